@@ -52,7 +52,7 @@ static void call_again(struct sr_stream *st, unsigned ms)
 	sr_timer_set(&st->loop.timer, ms);
 }
 
-static void retime(struct sr_stream *st)
+static void service_retime(struct sr_stream *st)
 {
 	if (!(sr_st_flags(st) & SR_ST_ENDED) && in_transition(st))
 		call_again(st, TICK_MS);
@@ -103,7 +103,7 @@ static void service_work(struct sr_task *t)
 	sr_guest_progress(st);
 	sr_close_progress(st);
 	sr_stream_rewatch(st);
-	retime(st);
+	service_retime(st);
 	if (sr_load(&st->sets.nested))
 		sr_epoll_settle(st);
 	sr_epolls_tidy();

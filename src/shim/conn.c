@@ -33,7 +33,7 @@ int sr_socket(int domain, int type, int protocol)
 }
 
 /* Makes a stream of a listening socket that the program has inherited. */
-static struct sr_stream *adopt(int fd)
+static struct sr_stream *adopt_inherited(int fd)
 {
 	struct sr_stream *st = NULL;
 
@@ -46,7 +46,7 @@ static struct sr_stream *adopt(int fd)
 
 /* Enters the accepted connection fd.  The listener is looked up only now, because
  * accept() may have slept for long, and may be cancelled. */
-static int accepted(int listener, int fd)
+static int enter_accepted(int listener, int fd)
 {
 	struct sr_stream *st;
 	int saved = errno;
@@ -56,7 +56,7 @@ static int accepted(int listener, int fd)
 	sr_hold();
 	st = sr_fdtab_get(listener);
 	if (!st)
-		st = adopt(listener);
+		st = adopt_inherited(listener);
 	if (!st)
 		sr_shim_fresh(fd);
 	else if (sr_process_ours())
@@ -111,8 +111,8 @@ static int accept_next(int fd, struct sockaddr *addr, socklen_t *len, const int 
 
 	sr_shim_makes();
 	if (!listener)
-		return accepted(fd, call_accept(fd, addr, len, flags));
-	return accepted(fd, wait_in_accept(listener, fd, addr, len, flags));
+		return enter_accepted(fd, call_accept(fd, addr, len, flags));
+	return enter_accepted(fd, wait_in_accept(listener, fd, addr, len, flags));
 }
 
 int sr_accept(int fd, struct sockaddr *addr, socklen_t *len)

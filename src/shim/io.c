@@ -57,7 +57,7 @@ static void passed_arrive(int fd)
 
 /* After the C library's call on a retired stream, or on no stream (NULL): counts its
  * bytes.  Bytes that were only peeked, or are not in the stream, do not count. */
-static ssize_t received(struct sr_stream *st, int flags, ssize_t r)
+static ssize_t io_count_received(struct sr_stream *st, int flags, ssize_t r)
 {
 	if (st && (r < 0 || !(flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE))))
 		sr_retired_received(st, r);
@@ -65,7 +65,7 @@ static ssize_t received(struct sr_stream *st, int flags, ssize_t r)
 }
 
 /* The last byte of urgent data is not in the stream. */
-static ssize_t sent(struct sr_stream *st, int flags, ssize_t r)
+static ssize_t io_count_sent(struct sr_stream *st, int flags, ssize_t r)
 {
 	if (st)
 		sr_retired_sent(st, r - (r > 0 && (flags & MSG_OOB)));
@@ -95,7 +95,7 @@ static bool is_stale(struct sr_stream *st, int fd, int saved, ssize_t r)
 }
 
 /* False: there is no stream, and the caller calls the C library. */
-static bool slow(int fd, struct msghdr *msg, int flags, bool sends, ssize_t *result)
+static bool io_slow(int fd, struct msghdr *msg, int flags, bool sends, ssize_t *result)
 {
 	struct sr_stream *st = sr_fdtab_get(fd);
 	int saved = errno;
@@ -131,7 +131,7 @@ static __attribute__((noinline)) ssize_t vec_slow(int fd, const struct iovec *io
 	struct msghdr msg = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)cnt};
 	ssize_t r;
 
-	if (slow(fd, &msg, 0, sends, &r))
+	if (io_slow(fd, &msg, 0, sends, &r))
 		return r;
 	return sends ? sr_real.writev(fd, iov, cnt) : sr_real.readv(fd, iov, cnt);
 }
@@ -144,7 +144,7 @@ ssize_t sr_read(int fd, void *buf, size_t n)
 
 	/* (A length beyond an ssize_t is the kernel's to refuse.) */
 	if (!st || sr_is_retired(st) || (ssize_t)n <= 0)
-		return received(st, 0, sr_real.read(fd, buf, n));
+		return io_count_received(st, 0, sr_real.read(fd, buf, n));
 	fast = sr_rx_is_fast(st) ? sr_fast_recv(st, fd, &iov, 1) : 0;
 	return fast ? (ssize_t)fast : vec_slow(fd, &iov, 1, false);
 }
@@ -155,7 +155,7 @@ ssize_t sr_readv(int fd, const struct iovec *iov, int cnt)
 	size_t fast;
 
 	if (!st || sr_is_retired(st) || !is_vec(iov, cnt))
-		return received(st, 0, sr_real.readv(fd, iov, cnt));
+		return io_count_received(st, 0, sr_real.readv(fd, iov, cnt));
 	fast = sr_rx_is_fast(st) ? sr_fast_recv(st, fd, iov, (size_t)cnt) : 0;
 	return fast ? (ssize_t)fast : vec_slow(fd, iov, cnt, false);
 }
@@ -167,7 +167,7 @@ ssize_t sr_write(int fd, const void *buf, size_t n)
 	size_t fast;
 
 	if (!st || sr_is_retired(st) || (ssize_t)n < 0)
-		return sent(st, 0, sr_real.write(fd, buf, n));
+		return io_count_sent(st, 0, sr_real.write(fd, buf, n));
 	fast = sr_tx_is_fast(st) ? sr_fast_send(st, fd, &iov, 1) : 0;
 	return fast ? (ssize_t)fast : vec_slow(fd, &iov, 1, true);
 }
@@ -178,7 +178,7 @@ ssize_t sr_writev(int fd, const struct iovec *iov, int cnt)
 	size_t fast;
 
 	if (!st || sr_is_retired(st) || !is_vec(iov, cnt))
-		return sent(st, 0, sr_real.writev(fd, iov, cnt));
+		return io_count_sent(st, 0, sr_real.writev(fd, iov, cnt));
 	fast = sr_tx_is_fast(st) ? sr_fast_send(st, fd, iov, (size_t)cnt) : 0;
 	return fast ? (ssize_t)fast : vec_slow(fd, iov, cnt, true);
 }
@@ -204,7 +204,7 @@ static __attribute__((noinline)) ssize_t recv_from(int fd, void *buf, size_t n,
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 	ssize_t r;
 
-	if (!slow(fd, &msg, flags, false, &r))
+	if (!io_slow(fd, &msg, flags, false, &r))
 		return sr_real.recvfrom(fd, buf, n, flags, addr, len);
 	if (r < 0 || !addr)
 		return r;
@@ -220,7 +220,7 @@ static __attribute__((noinline)) ssize_t recv_from(int fd, void *buf, size_t n,
 static __attribute__((noinline)) ssize_t recv_by_libc(int fd, void *buf, size_t n, int flags,
 						      struct sr_stream *st)
 {
-	return received(st, flags, sr_real.recv(fd, buf, n, flags));
+	return io_count_received(st, flags, sr_real.recv(fd, buf, n, flags));
 }
 
 static __attribute__((noinline)) ssize_t recv_on_link(int fd, void *buf, size_t n, int flags,
@@ -249,7 +249,7 @@ ssize_t sr_recvfrom(int fd, void *buf, size_t n, int flags,
 	if (st && !sr_is_retired(st))
 		return addr ? recv_from(fd, buf, n, flags, addr, len) :
 			      sr_recv(fd, buf, n, flags);
-	return received(st, flags, sr_real.recvfrom(fd, buf, n, flags, addr, len));
+	return io_count_received(st, flags, sr_real.recvfrom(fd, buf, n, flags, addr, len));
 }
 
 ssize_t sr_recvmsg(int fd, struct msghdr *msg, int flags)
@@ -259,14 +259,14 @@ ssize_t sr_recvmsg(int fd, struct msghdr *msg, int flags)
 	ssize_t r;
 
 	if (st && sr_is_retired(st))
-		return received(st, flags, sr_real.recvmsg(fd, msg, flags));
+		return io_count_received(st, flags, sr_real.recvmsg(fd, msg, flags));
 	if (st && is_fast(flags) && sr_rx_msg_is_fast(st) && has_few(msg))
 		fast = sr_fast_recv(st, fd, msg->msg_iov, msg->msg_iovlen);
 	if (fast) {
 		msg->msg_flags = 0;
 		return (ssize_t)fast;
 	}
-	if (st && slow(fd, msg, flags, false, &r))
+	if (st && io_slow(fd, msg, flags, false, &r))
 		return r;
 	r = sr_real.recvmsg(fd, msg, flags);
 	if (r >= 0)
@@ -281,9 +281,9 @@ int sr_recvmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags,
 	int r = sr_real.recvmmsg(fd, vec, n, flags, timeout);
 
 	if (r < 0)
-		received(st, flags, r);
+		io_count_received(st, flags, r);
 	for (int i = 0; i < r; i++) {
-		received(st, flags, vec[i].msg_len);
+		io_count_received(st, flags, vec[i].msg_len);
 		if (!st)
 			each_passed(&vec[i].msg_hdr, passed_arrive);
 	}
@@ -307,7 +307,7 @@ static __attribute__((noinline)) ssize_t send_to(int fd, const void *buf, size_t
 	/* sendto(2) refuses this length; sendmsg(2) would shorten it. */
 	if (addr && len > sizeof(struct sockaddr_storage))
 		return sr_outcome(0, -EINVAL);
-	return slow(fd, &msg, flags, true, &r) ?
+	return io_slow(fd, &msg, flags, true, &r) ?
 		       r : sr_real.sendto(fd, buf, n, flags, addr, len);
 }
 
@@ -315,7 +315,7 @@ static __attribute__((noinline)) ssize_t send_to(int fd, const void *buf, size_t
 static __attribute__((noinline)) ssize_t send_by_libc(int fd, const void *buf, size_t n,
 						      int flags, struct sr_stream *st)
 {
-	return sent(st, flags, sr_real.send(fd, buf, n, flags));
+	return io_count_sent(st, flags, sr_real.send(fd, buf, n, flags));
 }
 
 static __attribute__((noinline)) ssize_t send_on_link(int fd, const void *buf, size_t n, int flags,
@@ -344,7 +344,7 @@ ssize_t sr_sendto(int fd, const void *buf, size_t n, int flags,
 	if (st && !sr_is_retired(st))
 		return addr ? send_to(fd, buf, n, flags, addr, len) :
 			      sr_send(fd, buf, n, flags);
-	return sent(st, flags, sr_real.sendto(fd, buf, n, flags, addr, len));
+	return io_count_sent(st, flags, sr_real.sendto(fd, buf, n, flags, addr, len));
 }
 
 ssize_t sr_sendmsg(int fd, const struct msghdr *msg, int flags)
@@ -354,12 +354,12 @@ ssize_t sr_sendmsg(int fd, const struct msghdr *msg, int flags)
 	ssize_t r;
 
 	if (st && sr_is_retired(st))
-		return sent(st, flags, sr_real.sendmsg(fd, msg, flags));
+		return io_count_sent(st, flags, sr_real.sendmsg(fd, msg, flags));
 	if (st && is_fast(flags) && sr_tx_is_fast(st) && has_few(msg))
 		fast = sr_fast_send(st, fd, msg->msg_iov, msg->msg_iovlen);
 	if (fast)
 		return (ssize_t)fast;
-	if (st && slow(fd, (struct msghdr *)msg, flags, true, &r))
+	if (st && io_slow(fd, (struct msghdr *)msg, flags, true, &r))
 		return r;
 	if (!sr_shim_unused())
 		each_passed(msg, passed_leave);
@@ -375,9 +375,9 @@ int sr_sendmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags)
 		each_passed(&vec[i].msg_hdr, passed_leave);
 	r = sr_real.sendmmsg(fd, vec, n, flags);
 	if (r < 0)
-		sent(st, flags, r);
+		io_count_sent(st, flags, r);
 	for (int i = 0; i < r; i++)
-		sent(st, flags, vec[i].msg_len);
+		io_count_sent(st, flags, vec[i].msg_len);
 	return r;
 }
 
@@ -391,7 +391,7 @@ ssize_t sr_sendfile(int fd, int in, off_t *off, size_t n)
 
 	/* (For no bytes at all the kernel does not ask the socket.) */
 	if (!st || sr_is_retired(st) || !n)
-		return sent(st, 0, sr_real.sendfile(fd, in, off, n));
+		return io_count_sent(st, 0, sr_real.sendfile(fd, in, off, n));
 	st = sr_fdtab_get(fd);
 	if (!st)
 		return sr_real.sendfile(fd, in, off, n);

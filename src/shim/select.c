@@ -96,7 +96,7 @@ static bool select_takes_over(const struct sets *s, struct pollfd *p, int *n)
 }
 
 /* How many entries select_ask() fills. */
-static int room(const struct sets *s)
+static int select_room(const struct sets *s)
 {
 	int n = 0;
 
@@ -108,7 +108,7 @@ static int room(const struct sets *s)
 /* The entries are on the stack, of which a thread may have little.  For most programs FEW
  * entries are enough; for more, the stack is taken as needed. */
 #define FEW 32
-#define MANY(s) __builtin_alloca((size_t)room(s) * sizeof(struct pollfd))
+#define MANY(s) __builtin_alloca((size_t)select_room(s) * sizeof(struct pollfd))
 
 static bool is_answered_for(const struct pollfd *p, int k)
 {

@@ -23,8 +23,8 @@ int sr_sigaction(int sig, const struct sigaction *act, struct sigaction *old)
 		       sr_real.sigaction(sig, act, old);
 }
 
-static __sighandler_t install(int sig, __sighandler_t handler, unsigned flags,
-			      bool mask)
+static __sighandler_t signal_install(int sig, __sighandler_t handler, unsigned flags,
+				     bool mask)
 {
 	struct sigaction sa = { .sa_handler = handler, .sa_flags = (int)flags };
 	struct sigaction old;
@@ -42,12 +42,12 @@ __sighandler_t sr_signal(int sig, __sighandler_t handler)
 {
 	bool interrupt = sr_load(&interrupts) & signal_bit(sig);
 
-	return install(sig, handler, interrupt ? 0 : SA_RESTART, true);
+	return signal_install(sig, handler, interrupt ? 0 : SA_RESTART, true);
 }
 
 __sighandler_t sr_sysv_signal(int sig, __sighandler_t handler)
 {
-	return install(sig, handler, SA_RESETHAND | SA_NODEFER, false);
+	return signal_install(sig, handler, SA_RESETHAND | SA_NODEFER, false);
 }
 
 int sr_siginterrupt(int sig, int interrupt)
