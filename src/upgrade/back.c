@@ -147,7 +147,7 @@ static bool is_left_alone(struct sr_stream *st, pid_t parent, bool late)
 	if (now == parent && !(parent && late && now != sr_process_owner()))
 		return false;
 	sr_back_disconnect(st);
-	st->out.broken = true;
+	sr_store(&st->out.broken, true);
 	return true;
 }
 

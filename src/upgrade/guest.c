@@ -47,8 +47,8 @@ static void guest_lose(struct sr_stream *st)
 	sr_back_disconnect(st);
 	st->rx.state = SR_RX_RESET;
 	st->tx.state = SR_TX_DONE;
-	st->err.pending = ECONNRESET;
-	st->out.broken = true;
+	sr_store(&st->err.pending, ECONNRESET);
+	sr_store(&st->out.broken, true);
 	sr_publish(&st->owned.guest, 0); /* pairs as parts.h says */
 }
 

@@ -301,7 +301,7 @@ static void first_reason(struct sr_stream *st, enum sr_reason reason)
 static void first_outcome(struct sr_stream *st, enum sr_reason why)
 {
 	if (sr_load(&st->up.outcome) == SR_REASON_NONE)
-		st->up.outcome = (int)why;
+		sr_store(&st->up.outcome, (int)why);
 	first_reason(st, why);
 }
 
