@@ -69,10 +69,12 @@ void sr_stat_adopt_later(void);
 void sr_stat_adopt(void);
 
 /* ---- gate.c ---- */
-bool sr_rx_gate_shut(struct sr_stream *st);	/* rx_lock held */
+/* Shuts the gate, unless calls in flight or an epoll set prevent that.  Returns whether the gate
+ * is shut now; sr_gate_shut() only asks.  rx_lock held */
+bool sr_rx_gate_close(struct sr_stream *st);
 void sr_rx_gate_open(struct sr_stream *st);	/* rx_lock held */
 void sr_rx_gate_reopen(struct sr_stream *st);	/* rx_lock held */
-bool sr_tx_gate_shut(struct sr_stream *st);	/* tx_lock held */
+bool sr_tx_gate_close(struct sr_stream *st);	/* tx_lock held */
 void sr_tx_gate_open(struct sr_stream *st);	/* tx_lock held */
 /* crowd: enter even if other calls are in flight. */
 bool sr_rx_gate_enter(struct sr_stream *st, bool crowd);

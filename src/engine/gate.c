@@ -45,7 +45,7 @@ bool sr_rx_gate_leave(struct sr_stream *st)
 	do {
 		if (g & SR_GATE_SHUT)
 			return false;
-		/* Pairs with sr_rx_gate_shut(), which sees the bytes counted. */
+		/* Pairs with sr_rx_gate_close(), which sees the bytes counted. */
 	} while (!sr_replace(&st->in.gate, &g, g - 1));
 	return true;
 }
@@ -60,7 +60,7 @@ void sr_rx_gate_leave_shut(struct sr_stream *st)
 
 void sr_tx_gate_leave(struct sr_stream *st)
 {
-	/* Pairs with sr_tx_gate_shut(), which sees the bytes counted. */
+	/* Pairs with sr_tx_gate_close(), which sees the bytes counted. */
 	unsigned g = atomic_fetch_sub_explicit(&st->out.gate, 1, memory_order_release);
 
 	if (g != (SR_GATE_WANT | 1))
@@ -72,7 +72,7 @@ void sr_tx_gate_leave(struct sr_stream *st)
 	sr_unlock(&st->tx_lock);
 }
 
-bool sr_tx_gate_shut(struct sr_stream *st)
+bool sr_tx_gate_close(struct sr_stream *st)
 {
 	unsigned g = sr_load(&st->out.gate), next;
 
@@ -104,7 +104,7 @@ void sr_tx_gate_open(struct sr_stream *st)
 /* A call adds its bytes before it leaves the gate, so rx is exact with no call
  * in flight.  With one in flight rx may or may not include its bytes; that call
  * corrects rx under the lock before it leaves (sock/recv.c). */
-bool sr_rx_gate_shut(struct sr_stream *st)
+bool sr_rx_gate_close(struct sr_stream *st)
 {
 	unsigned g = sr_load(&st->in.gate);
 

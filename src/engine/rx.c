@@ -476,7 +476,7 @@ static enum entry shut_for_switch(struct sr_stream *st, struct sr_link *link, bo
 	}
 	if (must_read_before(st, link->peer_switch.n))
 		return ENTRY_LATER;
-	if (was_open && !sr_rx_gate_shut(st))
+	if (was_open && !sr_rx_gate_close(st))
 		return ENTRY_LATER; /* several calls are asleep in the kernel */
 	if (!was_open || sr_anchor_rx_agrees(st))
 		return ENTRY_MADE;

@@ -491,6 +491,6 @@ void sr_tx_try_start(struct sr_stream *st)
 		atomic_fetch_and_explicit(&st->out.gate, ~SR_GATE_WANT, memory_order_relaxed);
 		return;
 	}
-	if (sr_tx_gate_shut(st))
+	if (sr_tx_gate_close(st))
 		sr_tx_start(st);
 }

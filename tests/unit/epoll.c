@@ -383,12 +383,12 @@ static void half_shut(void)
 	CHECK_EQ(control(EPOLL_CTL_ADD, EPOLLOUT, 5), 0); /* it is linked first */
 	sr_epoll_peek(second)->foreign = true;
 	sr_stream_lock(e.st);
-	CHECK(!sr_tx_gate_shut(e.st));
+	CHECK(!sr_tx_gate_close(e.st));
 	sr_stream_unlock(e.st);
 	CHECK_EQ(wait_ms(0, &data), EPOLLOUT);
 	CHECK_EQ(data, 5);
 	sr_stream_lock(e.st);
-	CHECK(!sr_rx_gate_shut(e.st));
+	CHECK(!sr_rx_gate_close(e.st));
 	sr_stream_unlock(e.st);
 	CHECK_EQ(wait_ms(0, &data), EPOLLOUT);
 	CHECK_EQ(sr_epoll_peek(ep)->linked, 0);

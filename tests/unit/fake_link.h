@@ -346,7 +346,7 @@ static inline void fake_tx_start(struct fake_pair *e)
 	sr_lock(&e->st->tx_lock);
 	e->f->link.peer_hello.token[0] = 9;
 	e->st->out.next = sr_link_get(&e->f->link);
-	CHECK(sr_tx_gate_shut(e->st));
+	CHECK(sr_tx_gate_close(e->st));
 	sr_tx_start(e->st);
 	sr_unlock(&e->st->tx_lock);
 }

@@ -44,7 +44,7 @@ int main(void)
 	/* (It is not shut while somebody is inside.) */
 	for (unsigned tries = 0; tries < 1500000 || (!n && tries < 1500000000); tries++) {
 		sr_lock(&st.tx_lock);
-		if (sr_tx_gate_shut(&st)) {
+		if (sr_tx_gate_close(&st)) {
 			CHECK_EQ(atomic_load(&inside), 0);
 			atomic_store(&shut, 1);
 			if (n++ % 64 == 0)
