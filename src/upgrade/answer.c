@@ -165,10 +165,9 @@ static bool has_left(struct search *s)
 
 /* The program has not accepted the stream yet, or another process has.  That process may have been
  * started for the stream a moment ago, and opens its device before it joins the keeper.  So the
- * request waits for a while, and longer if there is a sign that a process will accept it.  Returns
- * true if the request is finished. */
-static bool not_found(struct sr_request *req, struct search *s, uint64_t age,
-		      bool shared)
+ * request waits for a while, and longer if there is a sign that a process will accept it, and then
+ * is refused.  Returns true if it has been refused. */
+static bool refuse_late(struct sr_request *req, struct search *s, uint64_t age, bool shared)
 {
 	bool comes = !s->shared && (s->waiting || shared || s->forked);
 
@@ -185,11 +184,11 @@ static bool not_found(struct sr_request *req, struct search *s, uint64_t age,
 /* ---- the first answer ---- */
 
 /* Does policy wait hold the thread that would accept, or use, the stream? */
-static bool is_held(struct search *s)
+static bool is_held(const struct search *s)
 {
-	if (s->found)
-		s->acceptor = sr_load(&s->found->up.listener->acceptor);
-	return s->acceptor && sr_index_is_held(s->acceptor);
+	uintptr_t thread = s->found ? sr_load(&s->found->up.listener->acceptor) : s->acceptor;
+
+	return thread && sr_index_is_held(thread);
 }
 
 /* The asker has been told "taken" or "coming", and holds its sender.  If a thread here was to
@@ -296,7 +295,7 @@ static bool request_deal(struct sr_request *req, uint64_t age, bool shared, bool
 
 	search_run(&s);
 	if (!s.found)
-		return not_found(req, &s, age, shared) ||
+		return refuse_late(req, &s, age, shared) ||
 		       tell_asker_first(req, &s, age, shared);
 	if (!sr_load(&s.found->up.asked_ns))
 		sr_store(&s.found->up.asked_ns, sr_now_ns());

@@ -161,9 +161,9 @@ static void shake_hands(struct sr_stream *st, unsigned ev)
 }
 
 /* The peer has sent SWITCH, and waits until our program has read the bytes that come before the
- * switch.  Returns true if the program goes on reading, so that this end waits on.  (The peer has a
- * limit of its own: wait_ns() in engine/tx.c.) */
-static bool is_reading_on(struct sr_stream *st)
+ * switch.  Notes what the program has read by now.  Returns true if the program goes on reading, so
+ * that this end waits on.  (The peer has a limit of its own: wait_ns() in engine/tx.c.) */
+static bool note_reading(struct sr_stream *st)
 {
 	uint64_t now = sr_now_ns(), rx = sr_load(&st->in.tcp), ms = STILL_MS;
 
@@ -202,7 +202,7 @@ static void take_switch(struct sr_stream *st)
 	if (st->up.took) {
 		sr_store(&st->in.due, 0);
 		sr_stream_kick(st);
-	} else if (!is_reading_on(st)) {
+	} else if (!note_reading(st)) {
 		sr_attach_give_up(st, bar_read_around(st) ? SR_REASON_COUNTERS :
 					      SR_REASON_UNREAD);
 	}
@@ -335,14 +335,18 @@ static void link_died(struct sr_stream *st, unsigned ev)
 	sr_stream_kick(st);
 }
 
-/* Our direction is on the link.  In policy wait the peer's follows in a moment,
- * if it can: not if its program has ended it, or sleeps in a send on TCP, or
- * waits for ours to read. */
+/* Our direction is on the link.  Is the peer's not to be waited for?  In policy wait it follows
+ * in a moment, if it can: not if its program has ended it, or sleeps in a send on TCP, or waits
+ * for ours to read. */
 static bool has_settled(struct sr_stream *st)
 {
-	if (!sr_waits(st) || sr_stream_rx(st) == SR_RX_LINK ||
-	    st->up.due_seen_ns)
-		return true;
+	return !sr_waits(st) || sr_stream_rx(st) == SR_RX_LINK || st->up.due_seen_ns;
+}
+
+/* Begins the wait for the peer's direction with the first call.  Returns true when that has taken
+ * too long. */
+static bool time_settling(struct sr_stream *st)
+{
 	if (!st->out.started)
 		st->out.started = sr_now_ns();
 	return sr_now_ns() - st->out.started > FOLLOW_MS * 1000000ull;
@@ -408,6 +412,6 @@ void sr_attach_progress(struct sr_stream *st)
 	if (is_useless(st, ev))
 		link_died(st, ev);
 	else if (sr_load(&st->up.state) == SR_ASK_SHAKING &&
-		 sr_stream_tx(st) == SR_TX_LINK && has_settled(st))
+		 sr_stream_tx(st) == SR_TX_LINK && (has_settled(st) || time_settling(st)))
 		note_linked(st, link);
 }

@@ -139,16 +139,20 @@ void sr_back_begin(struct sr_stream *st)
 }
 
 /* Has the child of vfork waited for a service thread that was killed?  Then no other thread uses
- * its memory.  late: it has waited for long. */
-static bool is_left_alone(struct sr_stream *st, pid_t parent, bool late)
+ * its memory.  parent: the child's parent when the wait began; 0: this is no such child.  late:
+ * it has waited for long. */
+static bool is_left_alone(pid_t parent, bool late)
 {
 	pid_t now = parent ? sr_sys_getppid() : 0;
 
-	if (now == parent && !(parent && late && now != sr_process_owner()))
-		return false;
+	return now != parent || (parent && late && now != sr_process_owner());
+}
+
+/* The child of vfork resets the stream, because no service thread is left to take it back. */
+static void reset_left_alone(struct sr_stream *st)
+{
 	sr_back_disconnect(st);
 	sr_store(&st->out.broken, true);
-	return true;
 }
 
 /* Bytes that the program had sent may wait for room in TCP because the peer's
@@ -164,8 +168,10 @@ bool sr_back_wait(struct sr_stream *st, bool (*done)(struct sr_stream *st),
 	while (!done(st) && !is_over(st) && !sr_back_is_orphaned(st)) {
 		limit = is_resending(st) ? resend_ns : BACK_NS;
 		late = sr_now_ns() - since > limit;
-		if (is_left_alone(st, parent, late))
+		if (is_left_alone(parent, late)) {
+			reset_left_alone(st);
 			return true;
+		}
 		if (late || sr_loop_here())
 			return false;
 		sr_signals_breathe();

@@ -73,8 +73,9 @@ static void end_asking(struct sr_stream *st)
 	sr_stream_retire(st);
 }
 
-/* Does another process have the stream, too, or an epoll set that it is in?  It may end. */
-static bool is_others_too(struct sr_stream *st)
+/* If another process has the stream, too, or an epoll set that it is in, notes that as the reason
+ * why the stream does not ask now, and returns true.  (That process may end.) */
+static bool defer_to_others(struct sr_stream *st)
 {
 	if (sr_is_shared(st)) {
 		first_reason(st, SR_REASON_FORK);
@@ -93,8 +94,8 @@ static bool claim_ask(struct sr_stream *st)
 	uint64_t next_ns = sr_load(&st->up.next_ask_ns);
 	int why = sr_load(&st->reason);
 
-	if ((next_ns && sr_now_coarse_ns() < next_ns) || is_others_too(st) || !sr_loop_may_start() ||
-	    (sr_st_flags(st) & (SR_ST_BARRED | SR_ST_HALF)) ||
+	if ((next_ns && sr_now_coarse_ns() < next_ns) || defer_to_others(st) ||
+	    !sr_loop_may_start() || (sr_st_flags(st) & (SR_ST_BARRED | SR_ST_HALF)) ||
 	    !sr_upgrade_connected(st) || !sr_ask_move(st, SR_ASK_CLAIMED))
 		return false;
 	if (!sr_load(&st->up.asked_ns) && (why == SR_REASON_FORK || why == SR_REASON_EPOLL))
