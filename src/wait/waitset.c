@@ -229,9 +229,9 @@ static int poll_without_sleep(struct sr_waitset *s)
 	return s->sigmask ? sleep_until(s, true, 0) : waitset_look(s);
 }
 
-/* True: the set has to sleep in poll(2).  False: it has one stream, which waits for one link
- * with a futex word, and sleeps on that word. */
-static bool needs_poll(struct sr_waitset *s)
+/* Fills s->k for a sleep in poll(2).  But if the set has one stream, which waits for one link with
+ * a futex word, stores that word in s->word and returns true: the thread sleeps on it. */
+static bool find_futex_word(struct sr_waitset *s)
 {
 	struct sr_waitset_entry *e = s->e;
 	int way = e->armed[0] ? 0 : 1;
@@ -241,10 +241,10 @@ static bool needs_poll(struct sr_waitset *s)
 
 	if (waitset_fill(s) || s->sigmask || chained || s->n != 1 || !link ||
 	    !link->ops->futex || (way == 0 && e->armed[1]))
-		return true;
+		return false;
 	s->word_want = 1u << way;
 	s->word = link->ops->futex(link, s->word_want);
-	return !s->word;
+	return s->word;
 }
 
 static uint64_t nap_end(uint64_t deadline)
@@ -301,8 +301,7 @@ static int sleep_armed(struct sr_waitset *s)
 		waitset_fill(s);
 		r = waitset_look(s);
 	} else {
-		r = needs_poll(s) ? sleep_in_poll(s) :	/* needs_poll() fills s->k */
-				    sleep_until(s, false, s->deadline);
+		r = find_futex_word(s) ? sleep_until(s, false, s->deadline) : sleep_in_poll(s);
 	}
 	if (s->armed) {
 		sr_waiter_awake(s->waiter, mine->revents);
