@@ -453,9 +453,9 @@ static void vlook_probe(struct sr_vcarrier *c, bool unanswered)
 		c->out.probe_out = ask_peer(c);
 }
 
-/* Has the program taken bytes that no ACK has told the peer of?  Such an ACK is due when the
- * program has taken nothing since the last tick. */
-static bool is_unsaid(struct sr_vlink *l, uint64_t taken)
+/* Returns whether the program has taken bytes that no ACK has told the peer of.  If it has taken
+ * nothing since the last tick, such an ACK is owed now. */
+static bool owe_unsaid(struct sr_vlink *l, uint64_t taken)
 {
 	bool unsaid = (sr_link_events(&l->link) & SR_LINK_SWITCH) &&
 		      taken != sr_load(&l->tx.ack_said);
@@ -466,8 +466,9 @@ static bool is_unsaid(struct sr_vlink *l, uint64_t taken)
 }
 
 /* siw may leave an answerer's first message lying in its socket until the next one comes
- * (siw_accept() replies before it listens). */
-static bool is_unheard(struct sr_vlink *l)
+ * (siw_accept() replies before it listens).  Owes a packet to an answerer that has not been heard
+ * of, and returns whether there is one. */
+static bool owe_unheard(struct sr_vlink *l)
 {
 	struct sr_vcarrier *c = l->c;
 	bool unheard = c->iwarp && l->link.role == SR_ROLE_ASKER &&
@@ -490,9 +491,10 @@ static bool is_unanswered(struct sr_vlink *l)
 		(sr_link_has_said(&l->link, SR_MSG_END) && !(have & SR_LINK_ACKEND)));
 }
 
-/* Does the link need another tick?  While there is traffic its packets have the ACKs and the credit
- * with them; the ticks see to what is left when the traffic stops.  locked */
-static bool is_unfinished(struct sr_vlink *l, uint64_t now, bool *unanswered)
+/* Notes how far the link has come, and returns whether it needs another tick.  While there is
+ * traffic its packets have the ACKs and the credit with them; the ticks see to what is left when
+ * the traffic stops.  Sets *unanswered if the peer owes an answer.  locked */
+static bool note_progress(struct sr_vlink *l, uint64_t now, bool *unanswered)
 {
 	uint64_t taken = sr_load(&l->link.rx_taken);
 	uint64_t sum = taken + sr_load(&l->link.tx_acked) + sr_load(&l->link.tx_w) +
@@ -503,8 +505,8 @@ static bool is_unfinished(struct sr_vlink *l, uint64_t now, bool *unanswered)
 	*unanswered |= owed;
 	if (dead)
 		return busy;
-	busy |= is_unsaid(l, taken);
-	busy |= is_unheard(l);
+	busy |= owe_unsaid(l, taken);
+	busy |= owe_unheard(l);
 	if (sum != l->seen.sum)	/* none of them ever decreases */
 		l->seen.moved_ns = now;
 	l->seen.taken = taken;
@@ -523,7 +525,7 @@ static bool whole_look(struct sr_vcarrier *c, uint64_t now, bool *idles)
 	sr_vcarrier_lock(c);
 	unanswered = !sr_packets_may_send(&c->out.credit, true) && sr_vpost_waits(c);
 	for (l = c->links; l; l = l->next)
-		busy |= is_unfinished(l, now, &unanswered);
+		busy |= note_progress(l, now, &unanswered);
 	vlook_probe(c, unanswered);
 	sr_vpost_due(c);
 	in_use = c->cq.used - k->used > BUSY;
@@ -545,9 +547,9 @@ static void vlook_set_timer(struct sr_vlook *k)
 		sr_timer_set_us(&k->timer, k->busy ? BUSY_SOON_US : SOON_US);
 }
 
-/* Has the program looked since the last tick?  Then it will probably take the completions
- * itself for which bytes wait.  locked */
-static bool is_busy(struct sr_vcarrier *c)
+/* Returns whether the program has looked since the last tick, and notes its looks for the next
+ * one.  If it has, it will probably take the completions itself for which bytes wait.  locked */
+static bool note_looks(struct sr_vcarrier *c)
 {
 	bool yes = c->cq.used != c->look.soon_used;
 
@@ -593,7 +595,7 @@ static void vlook_tick(struct sr_timer *t)
 		again = !whole || whole_look(c, now, &idles);
 		sr_lock(&c->lock);
 		soon = c->qp && sr_vpost_waits(c) && !c->cq.watched;
-		k->busy = is_busy(c);
+		k->busy = note_looks(c);
 		sr_unlock(&c->lock);
 		later_ms = idles ? SR_V_IDLE_MS : 0;
 	}

@@ -147,14 +147,17 @@ const char *sr_vpost_why(const struct sr_vcarrier *c, enum ibv_wc_status status,
 
 /* ---- packets ---- */
 
-/* If all send buffers are in use, posts the batch first: that frees those which the device copies.
- * Returns whether a packet may be posted now.  records: a packet with records, for which the peer
- * must have more than SR_PACKETS_KEPT receive buffers free; otherwise one with only the count of
- * posted receive buffers, and an ACK. */
-static bool packet_may_go(struct sr_vcarrier *c, struct batch *b, bool records)
+/* If all send buffers are in use, posts the batch: that frees those which the device copies. */
+static void flush_if_full(struct sr_vcarrier *c, struct batch *b)
 {
 	if (b->n && c->out.buffers - c->out.buffers_done == SR_V_SENDS)
 		batch_flush(c, b);
+}
+
+/* records: a packet with records, for which the peer must have more than SR_PACKETS_KEPT receive
+ * buffers free; otherwise one with only the count of posted receive buffers, and an ACK. */
+static bool packet_may_go(struct sr_vcarrier *c, bool records)
+{
 	return sr_packets_may_send(&c->out.credit, records) && sq_used(c) + 2 <= SR_V_SQ &&
 	       c->out.buffers - c->out.buffers_done < SR_V_SENDS;
 }
@@ -232,7 +235,8 @@ static bool post_packet(struct sr_vcarrier *c, struct batch *b)
 	const bool kept = sr_packets_owes(&c->out.credit) || is_last(c);
 	const bool pads = c->out.pad_due;
 
-	if (!packet_may_go(c, b, !kept))
+	flush_if_full(c, b);
+	if (!packet_may_go(c, !kept))
 		return false;
 	next_packet_begin(c, &b->packet);
 	if (!packet_fill(c, &b->packet, sr_packets_may_send(&c->out.credit, true)) &&

@@ -83,8 +83,8 @@ static void tell_askers(struct sr_vcarrier *c)
 		task_post(c);
 }
 
-/* Both ends have sent their last records for the number. */
-static void number_is_free(struct sr_vcarrier *c, uint32_t number)
+/* Both ends have sent their last records for the number, so it is free for another link. */
+static void give_number_back(struct sr_vcarrier *c, uint32_t number)
 {
 	struct sr_vlink *l = number_of(c, number)->link;
 
@@ -100,7 +100,7 @@ static void number_is_free(struct sr_vcarrier *c, uint32_t number)
 static void end_number(struct sr_vcarrier *c, uint32_t number)
 {
 	if (sr_number_leave(&c->share.numbers, number))
-		number_is_free(c, number);
+		give_number_back(c, number);
 	else
 		tell_askers(c);
 }
@@ -324,7 +324,7 @@ int sr_vshare_record(struct sr_vcarrier *c, const struct sr_record *r)
 			request_ends(c, r->number);
 		return 0;
 	case SR_NUMBER_ENDED:
-		number_is_free(c, r->number);
+		give_number_back(c, r->number);
 		return 0;
 	case SR_NUMBER_IGNORE:
 		return 0;
