@@ -13,7 +13,8 @@
 /* Of any socket. */
 #define SR_ST_OF_SOCKET(F) \
 	F(LISTEN) /* it is a listener's (listener.h) */ \
-	F(BARRED) /* it gets no link any more; nor do streams that it accepts */ \
+	F(BARRED) /* it gets no link any more; nor do streams that it accepts, */ \
+	F(BARRED_ALONE) /* unless the cause is a set that it is in */ \
 	F(CLOSING) /* the program has closed it */ \
 	F(SHARED) /* a process that we do not count may hold it */ \
 	F(HEIR) /* the parent process made it */ \

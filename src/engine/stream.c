@@ -313,9 +313,7 @@ struct sr_stream *sr_stream_accepted(struct sr_stream *socket, int fd)
 	if (sr_conf.report[0] || sr_has_rules())
 		sr_stream_name(st);
 	sr_stream_policy(st, false, &st->rare->local);
-	/* A listener's epoll set says nothing of its streams. */
-	if ((sr_st_flags(socket) & SR_ST_BARRED) &&
-	    sr_load(&socket->reason) != SR_REASON_EPOLL)
+	if ((sr_st_flags(socket) & (SR_ST_BARRED | SR_ST_BARRED_ALONE)) == SR_ST_BARRED)
 		sr_stream_bar(st, sr_load(&socket->reason));
 	if (sr_listener_has(l, SR_LISTENER_ANSWERED))
 		sr_st_set(st, SR_ST_ANSWERED);
@@ -358,6 +356,9 @@ void sr_stream_bar(struct sr_stream *st, enum sr_reason reason)
 {
 	sr_hold();
 	if (!(sr_st_set(st, SR_ST_BARRED) & SR_ST_BARRED)) {
+		/* A listener's epoll set says nothing of the streams that it accepts. */
+		if (reason == SR_REASON_EPOLL)
+			sr_st_set(st, SR_ST_BARRED_ALONE);
 		sr_publish(&st->reason, (int)reason); /* pairs with sr_stream_reason() */
 		sr_stat_note(st);
 		sr_probe(reason, st, sr_reason_word(reason));
