@@ -12,7 +12,7 @@
 void __chk_fail(void) __attribute__((noreturn));
 
 /* What the fortified twins check: room for n. */
-static inline size_t checked(size_t n, size_t room)
+static inline size_t checked_size(size_t n, size_t room)
 {
 	if (n > room)
 		__chk_fail();

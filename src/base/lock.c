@@ -20,7 +20,7 @@
 __thread volatile int sr_inside __attribute__((tls_model("initial-exec")));
 
 /* limit: of FUTEX_WAIT; NULL: none. */
-static void futex(atomic_int *word, int op, int value, const struct timespec *limit)
+static void futex_call(atomic_int *word, int op, int value, const struct timespec *limit)
 {
 	int err = errno;
 
@@ -68,7 +68,7 @@ void sr_mutex_wait(struct sr_mutex *m)
 				 &m->word, &word, next, memory_order_seq_cst, memory_order_relaxed));
 		if (takes)
 			return;
-		futex(&m->word, FUTEX_WAIT, next, next == HANDED ? &shortly : NULL);
+		futex_call(&m->word, FUTEX_WAIT, next, next == HANDED ? &shortly : NULL);
 	}
 }
 
@@ -80,7 +80,7 @@ void sr_mutex_hand_on(struct sr_mutex *m)
 	while (!sr_replace(&m->word, &word, word == STARVED ? HANDED : FREE))
 		;
 	if (word != TAKEN)
-		futex(&m->word, FUTEX_WAKE, 1, NULL);
+		futex_call(&m->word, FUTEX_WAKE, 1, NULL);
 }
 
 /* ---- fork ---- */
@@ -102,7 +102,7 @@ void sr_work_begin(void)
 		if (!sr_look(&sr_locks.stopped))
 			return;
 		sr_work_end();
-		futex(&sr_locks.stopped, FUTEX_WAIT, 1, NULL);
+		futex_call(&sr_locks.stopped, FUTEX_WAIT, 1, NULL);
 	}
 }
 
@@ -112,7 +112,7 @@ void sr_work_end(void)
 	/* pair work: sr_locks_await_work(), which may be asleep */
 	atomic_fetch_sub_explicit(&sr_locks.working, 1, memory_order_seq_cst);
 	if (sr_look(&sr_locks.stopped))
-		futex(&sr_locks.working, FUTEX_WAKE, 1, NULL);
+		futex_call(&sr_locks.working, FUTEX_WAKE, 1, NULL);
 }
 
 void sr_work_pause(void)
@@ -144,7 +144,7 @@ void sr_lock_stopped(struct sr_mutex *m)
 		sr_mutex_hand_on(m);
 		if (worked)
 			sr_work_end();
-		futex(&sr_locks.stopped, FUTEX_WAIT, 1, NULL);
+		futex_call(&sr_locks.stopped, FUTEX_WAIT, 1, NULL);
 		if (worked)
 			sr_work_begin();
 		if (!sr_mutex_take(m))
@@ -185,7 +185,7 @@ void sr_locks_await_work(void)
 		n = sr_look(&sr_locks.working);
 		if (n <= 0)
 			return;
-		futex(&sr_locks.working, FUTEX_WAIT, n, &shortly);
+		futex_call(&sr_locks.working, FUTEX_WAIT, n, &shortly);
 	}
 }
 
@@ -193,7 +193,7 @@ void sr_locks_go(void)
 {
 	/* Pairs with the looks at `stopped': a thread that goes on sees what fork has done. */
 	sr_publish(&sr_locks.stopped, 0);
-	futex(&sr_locks.stopped, FUTEX_WAKE, INT_MAX, NULL);
+	futex_call(&sr_locks.stopped, FUTEX_WAKE, INT_MAX, NULL);
 	sr_mutex_hand_on(&sr_locks.forking);
 	sr_release_lock();
 }

@@ -96,7 +96,7 @@ static void find_self(struct checked *c)
 	c->launcher = access(launcher, X_OK) ? "sockrail" : launcher;
 }
 
-static void serve(const struct checked *c, const char *port)
+static void echo_serve_port(const struct checked *c, const char *port)
 {
 	char *end;
 	unsigned long n = strtoul(port, &end, 10);
@@ -200,7 +200,7 @@ int main(int argc, char **argv)
 		return status;
 	find_self(&c);
 	if (port)
-		serve(&c, port);
+		echo_serve_port(&c, port);
 	find_program(&c);
 	load_checked_unit(&c);
 	/* The programs that are run below are not the user's: they must not be in his report. */

@@ -123,7 +123,7 @@ static bool netdev_at(const struct sockaddr_storage *addr, char name[IF_NAMESIZE
 
 /* Finds the network device by which packets to the peer leave, and whether the peer is on this
  * host.  False: there is no route. */
-static bool route(struct checked *c, char name[IF_NAMESIZE])
+static bool find_route(struct checked *c, char name[IF_NAMESIZE])
 {
 	struct sockaddr_storage own = { .ss_family = AF_UNSPEC };
 	int fd = socket(c->peer.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -313,7 +313,7 @@ void check_devices(struct checked *c)
 	read_ports(c);
 	if (!c->host)
 		return;
-	if (!route(c, netdev)) {
+	if (!find_route(c, netdev)) {
 		say(PROBLEM, "route", "none to %s", c->host);
 		remedy(NULL, "ip route get %s", c->host);
 	} else if (c->local) {

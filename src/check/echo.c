@@ -53,7 +53,7 @@ static bool echo_take(int fd, char *buf, size_t n)
 }
 
 /* (The descriptor blocks: less than all of it is a failure.) */
-static bool give(int fd, const char *buf, size_t n)
+static bool echo_give(int fd, const char *buf, size_t n)
 {
 	return send(fd, buf, n, MSG_NOSIGNAL) == (ssize_t)n;
 }
@@ -76,14 +76,14 @@ static void *serve_one(void *arg)
 	ssize_t n;
 
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	if (buf && give(fd, greeting, GREETING_LEN) && echo_take(fd, &what, 1)) {
+	if (buf && echo_give(fd, greeting, GREETING_LEN) && echo_take(fd, &what, 1)) {
 		while (what == 'e' && echo_take(fd, buf, ECHO_BYTES) &&
-		       give(fd, buf, ECHO_BYTES))
+		       echo_give(fd, buf, ECHO_BYTES))
 			;
 		while (what == 's' && (n = recv(fd, buf, CHUNK, 0)) > 0)
 			total += (uint64_t)n;
 		if (what == 's')
-			give(fd, (const char *)&total, sizeof(total));
+			echo_give(fd, (const char *)&total, sizeof(total));
 	}
 	free(buf);
 	close(fd);
@@ -205,16 +205,16 @@ static uint64_t round_trip(int fd, struct sr_info *before)
 	uint64_t begin, from;
 	int n = -WARM_UP;
 
-	if (!give(fd, "e", 1))
+	if (!echo_give(fd, "e", 1))
 		return 0;
 	for (begin = check_clock_ns(); !is_way_settled(fd, before, begin);)
-		if (!give(fd, buf, sizeof(buf)) || !echo_take(fd, buf, sizeof(buf)))
+		if (!echo_give(fd, buf, sizeof(buf)) || !echo_take(fd, buf, sizeof(buf)))
 			return 0;
 	for (begin = check_clock_ns(); n < ROUNDS_MAX; n++) {
 		from = check_clock_ns();
 		if (n > 0 && from - begin > ROUNDS_NS)
 			break;
-		if (!give(fd, buf, sizeof(buf)) || !echo_take(fd, buf, sizeof(buf)))
+		if (!echo_give(fd, buf, sizeof(buf)) || !echo_take(fd, buf, sizeof(buf)))
 			return 0;
 		if (n >= 0)
 			took[n] = check_clock_ns() - from;
@@ -224,19 +224,19 @@ static uint64_t round_trip(int fd, struct sr_info *before)
 }
 
 /* Bytes in a second; 0: it failed.  *before: as above. */
-static uint64_t bandwidth(int fd, struct sr_info *before)
+static uint64_t measure_bandwidth(int fd, struct sr_info *before)
 {
 	char *buf = calloc(1, CHUNK);
 	uint64_t begin, early = 0, sent = 0, total, took;
 
-	if (!buf || !give(fd, "s", 1))
+	if (!buf || !echo_give(fd, "s", 1))
 		return 0;
 	for (begin = check_clock_ns(); !is_way_settled(fd, before, begin); early += ECHO_BYTES)
-		if (!give(fd, buf, ECHO_BYTES))
+		if (!echo_give(fd, buf, ECHO_BYTES))
 			return 0;
 	begin = check_clock_ns();
 	do {
-		if (!give(fd, buf, CHUNK))
+		if (!echo_give(fd, buf, CHUNK))
 			return 0;
 		sent += CHUNK;
 	} while (check_clock_ns() - begin < ROUNDS_NS);
@@ -248,7 +248,7 @@ static uint64_t bandwidth(int fd, struct sr_info *before)
 	return (uint64_t)((double)sent * 1e9 / (double)took);
 }
 
-static bool greeted(int fd)
+static bool take_greeting(int fd)
 {
 	char buf[GREETING_LEN];
 
@@ -267,10 +267,10 @@ static int echo_measure(const char *host, const char *port)
 	struct sr_info i, j, before_i, before_j;
 	uint64_t ns, rate;
 
-	if (a < 0 || b < 0 || !greeted(a) || !greeted(b))
+	if (a < 0 || b < 0 || !take_greeting(a) || !take_greeting(b))
 		return 1;
 	ns = round_trip(a, &before_i);
-	rate = ns ? bandwidth(b, &before_j) : 0;
+	rate = ns ? measure_bandwidth(b, &before_j) : 0;
 	if (!rate)
 		return 1;
 	echo_info(a, &i);

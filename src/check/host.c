@@ -110,7 +110,7 @@ void check_namespaces(struct checked *c)
 		say(OK, "network namespace", "%s", *first ? "that of process 1" : own);
 }
 
-static const char *container(void)
+static const char *container_name(void)
 {
 	char buf[256];
 
@@ -125,7 +125,7 @@ static const char *container(void)
 
 void check_confinement(struct checked *c)
 {
-	const char *in = container();
+	const char *in = container_name();
 	char profile[256];
 
 	(void)c;

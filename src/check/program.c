@@ -53,7 +53,7 @@ static void judge_elf(const char *what, const char *path, const void *bytes, siz
 }
 
 /* A program that gains privileges when it is executed is loaded without LD_PRELOAD. */
-static bool privileged(const char *what, const char *path)
+static bool say_privileged(const char *what, const char *path)
 {
 	const char *how = NULL;
 	struct stat st;
@@ -137,7 +137,7 @@ void judge_program(const char *what, const char *command)
 			on = script_follow(bytes, size - 2, path);
 			if (!on)
 				say(WARNING, what, "%s: its interpreter is not found", script);
-		} else if (!privileged(what, path)) {
+		} else if (!say_privileged(what, path)) {
 			if (!memcmp(bytes, ELFMAG, SELFMAG))
 				judge_elf(what, path, bytes, size);
 			else

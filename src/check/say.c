@@ -42,7 +42,7 @@ const char *advice(const char *reason)
 	return "";
 }
 
-static void quote(char before, const char *key, const char *text)
+static void print_quoted(char before, const char *key, const char *text)
 {
 	printf("%c\"%s\":\"", before, key);
 	for (; *text; text++) {
@@ -58,13 +58,13 @@ static void quote(char before, const char *key, const char *text)
 
 static void print_json(void)
 {
-	quote('{', "result", words[line.verdict]);
-	quote(',', "what", line.what);
-	quote(',', "found", line.found);
+	print_quoted('{', "result", words[line.verdict]);
+	print_quoted(',', "what", line.what);
+	print_quoted(',', "found", line.found);
 	if (*line.todo)
-		quote(',', "remedy", line.todo);
+		print_quoted(',', "remedy", line.todo);
 	if (*line.reason)
-		quote(',', "reason", line.reason);
+		print_quoted(',', "reason", line.reason);
 	puts("}");
 }
 

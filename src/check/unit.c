@@ -25,7 +25,7 @@ struct looking {
 
 /* What to do about the line, as remedy() does, by a line for the drop-in. */
 __attribute__((format(printf, 3, 4)))
-static void cure(struct looking *l, const char *reason, const char *fmt, ...)
+static void unit_remedy(struct looking *l, const char *reason, const char *fmt, ...)
 {
 	size_t n = strlen(l->dropin);
 	char text[600];
@@ -53,12 +53,12 @@ static void judge_devices(struct looking *l)
 
 	if (unit_yes(&l->u, "PrivateDevices")) {
 		say(without_rdma(), "PrivateDevices=", "hides /dev/infiniband: no RDMA");
-		cure(l, "no-device", "PrivateDevices=no");
+		unit_remedy(l, "no-device", "PrivateDevices=no");
 	}
 	if (closed && unit_covers(&l->u, "DeviceAllow", "/dev/infiniband/rdma_cm") < 0) {
 		say(without_rdma(), "DevicePolicy=, DeviceAllow=",
 		    "RDMA devices are not among the allowed ones");
-		cure(l, "no-device", "DeviceAllow=char-infiniband_verbs rw\n"
+		unit_remedy(l, "no-device", "DeviceAllow=char-infiniband_verbs rw\n"
 				     "DeviceAllow=/dev/infiniband/rdma_cm rw");
 	}
 }
@@ -70,15 +70,15 @@ static void judge_namespaces(struct looking *l)
 	if (unit_yes(&l->u, "PrivateUsers")) {
 		say(PROBLEM, "PrivateUsers=", "the unit sees other users as nobody: no shared "
 			"memory with their programs");
-		cure(l, "user", "PrivateUsers=no");
+		unit_remedy(l, "user", "PrivateUsers=no");
 	}
 	if (unit_yes(&l->u, "PrivateNetwork")) {
 		say(PROBLEM, "PrivateNetwork=", "the unit has no network, for TCP or for links");
-		cure(l, "no-match", "PrivateNetwork=no");
+		unit_remedy(l, "no-match", "PrivateNetwork=no");
 	}
 	if (!strcmp(user, "nobody") || !strcmp(user, "65534")) {
 		say(PROBLEM, "User=", "the user nobody cannot use shared memory");
-		cure(l, "user", "DynamicUser=yes\nUser=sockrail-service");
+		unit_remedy(l, "user", "DynamicUser=yes\nUser=sockrail-service");
 	}
 }
 
@@ -97,7 +97,7 @@ static void judge_families(struct looking *l)
 		if (unit_allows(&l->u, "RestrictAddressFamilies", need[i].family))
 			continue;
 		say(PROBLEM, "RestrictAddressFamilies=", "%s", need[i].text);
-		cure(l, need[i].reason, "RestrictAddressFamilies=%s", need[i].family);
+		unit_remedy(l, need[i].reason, "RestrictAddressFamilies=%s", need[i].family);
 	}
 }
 
@@ -138,7 +138,7 @@ static void judge_calls(struct looking *l)
 	}
 	if (*missing) {
 		say(PROBLEM, "SystemCallFilter=", "forbids what the library calls: %s", missing);
-		cure(l, "memory", "SystemCallFilter=%s", missing);
+		unit_remedy(l, "memory", "SystemCallFilter=%s", missing);
 	} else if (*set) {
 		say(OK, "SystemCallFilter=", "allows what the library calls");
 	}
@@ -160,7 +160,7 @@ static void judge_library(struct looking *l)
 	if (covered > unit_covers(&l->u, "ExecPaths", path)) {
 		say(PROBLEM, "NoExecPaths=", "%s cannot be loaded: ExecPaths= does not have it",
 		    path);
-		cure(l, NULL, "ExecPaths=%s", path);
+		unit_remedy(l, NULL, "ExecPaths=%s", path);
 	} else if (covered >= 0) {
 		say(OK, "NoExecPaths=", "ExecPaths= lets the library be loaded");
 	}
@@ -173,16 +173,16 @@ static void judge_library(struct looking *l)
 	if (*unit_value(&l->u, "RootDirectory") || *unit_value(&l->u, "RootImage")) {
 		say(WARNING, "RootDirectory=, RootImage=", "the library must be there, too, and "
 		    "for RDMA libibverbs, librdmacm and libsodium");
-		cure(l, NULL, "BindReadOnlyPaths=%s", path);
+		unit_remedy(l, NULL, "BindReadOnlyPaths=%s", path);
 	}
 	if (hidden && (is_below(path, "/home") || is_below(path, "/root"))) {
 		say(PROBLEM, "ProtectHome=", "hides the library, %s", path);
-		cure(l, NULL, "BindReadOnlyPaths=%s", path);
+		unit_remedy(l, NULL, "BindReadOnlyPaths=%s", path);
 	}
 }
 
 /* Do the directives let the unit write to path? */
-static bool writable(const struct unit *u, const char *path)
+static bool may_write(const struct unit *u, const char *path)
 {
 	const char *system = unit_value(u, "ProtectSystem"), *home = unit_value(u, "ProtectHome");
 	bool strict = !strcmp(system, "strict"), full = !strcmp(system, "full");
@@ -210,11 +210,11 @@ static void judge_files(struct looking *l)
 	for (int i = 0; i < 2; i++) {
 		if (!unit_variable(&l->u, names[i], path) || *path != '/')
 			continue;
-		if (!writable(&l->u, path)) {
+		if (!may_write(&l->u, path)) {
 			say(WARNING, names[i], "%s: ProtectSystem= or ProtectHome= forbids it",
 			    path);
-			cure(l, NULL, "ReadWritePaths=%.*s",
-			     (int)(strrchr(path, '/') - path) ?: 1, path);
+			unit_remedy(l, NULL, "ReadWritePaths=%.*s",
+				    (int)(strrchr(path, '/') - path) ?: 1, path);
 		} else if (unit_yes(&l->u, "PrivateTmp") && is_below(path, "/tmp")) {
 			say(OK, names[i], "%s is below /tmp/systemd-private-*-%s-*", path,
 			    l->u.name);
@@ -271,10 +271,10 @@ static void judge_limits(struct looking *l)
 	else
 		judge_memlock("LimitMEMLOCK=", memlock, memlock, false);
 	if (!root && memlock < 16 << 20)
-		cure(l, "memlock", "LimitMEMLOCK=infinity");
+		unit_remedy(l, "memlock", "LimitMEMLOCK=infinity");
 	judge_nofile("LimitNOFILE=", nofile, nofile, false);
 	if (nofile <= DEFAULT_NOFILE)
-		cure(l, "descriptors", "LimitNOFILE=65536");
+		unit_remedy(l, "descriptors", "LimitNOFILE=65536");
 }
 
 /* ---- the program ---- */
@@ -299,8 +299,8 @@ static void judge_start(struct looking *l)
 		say(OK, "ExecStart=", "is run by sockrail");
 	} else {
 		say(WARNING, "LD_PRELOAD", "the unit does not have the library");
-		cure(l, NULL, "Environment=LD_PRELOAD=%s%s%s",
-		     *l->c->library ? l->c->library : "libsockrail.so.0",
+		unit_remedy(l, NULL, "Environment=LD_PRELOAD=%s%s%s",
+			    *l->c->library ? l->c->library : "libsockrail.so.0",
 		     *preload ? ":" : "", preload);
 	}
 	if (*unit_value(&l->u, "AmbientCapabilities"))

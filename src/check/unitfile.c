@@ -18,7 +18,7 @@
 
 /* ---- lines ---- */
 
-static char *trim(char *s)
+static char *trim_spaces(char *s)
 {
 	size_t n;
 
@@ -36,8 +36,8 @@ static void add_line(struct unit *u, char *line)
 	if (!eq || u->n == UNIT_LINES)
 		return;
 	*eq = '\0';
-	u->lines[u->n].name = strdup(trim(line));
-	u->lines[u->n].value = strdup(trim(eq + 1));
+	u->lines[u->n].name = strdup(trim_spaces(line));
+	u->lines[u->n].value = strdup(trim_spaces(eq + 1));
 	u->n++;
 }
 
@@ -49,7 +49,7 @@ static void read_lines(struct unit *u, FILE *f)
 	size_t size = 0, n;
 
 	while (getline(&line, &size, f) > 0) {
-		char *s = trim(line);
+		char *s = trim_spaces(line);
 
 		if (*s == '#' || *s == ';')
 			continue;
@@ -105,14 +105,14 @@ static void unit_find_files(glob_t *files, const char *path, const char *name,
 	}
 }
 
-static const char *base(const char *file)
+static const char *base_name(const char *file)
 {
 	return strrchr(file, '/') + 1;
 }
 
 static int by_name(const void *a, const void *b)
 {
-	return strcmp(base(*(char *const *)a), base(*(char *const *)b));
+	return strcmp(base_name(*(char *const *)a), base_name(*(char *const *)b));
 }
 
 /* Reads the drop-ins in the order of their names.  If several have one name, only the first
@@ -150,7 +150,7 @@ static void load_files(struct unit *u, const char *path)
 	if (!strcmp(fragment, "/dev/null"))
 		refuse("%s: the unit is masked", fragments.gl_pathv[0]);
 	unit_read_file(u, fragment);
-	real = base(fragment);
+	real = base_name(fragment);
 	unit_find_files(&dropins, path, u->name, ".d/*.conf");
 	unit_find_files(&dropins, path, real, ".d/*.conf");
 	if (*template)
@@ -236,7 +236,7 @@ bool unit_word(const char **list, char *word, unsigned long size)
 }
 
 /* Is the word, without what follows a colon, among those of a list? */
-static bool among(const char *words, char *word)
+static bool cut_is_among(const char *words, char *word)
 {
 	size_t len = strcspn(word, ":");
 
@@ -260,7 +260,7 @@ bool unit_allows(const struct unit *u, const char *name, const char *words)
 			allowed = deny;
 		set = true;
 		for (v += deny; unit_word(&v, word, sizeof(word));)
-			if (among(words, word))
+			if (cut_is_among(words, word))
 				allowed = !deny;
 	}
 	return allowed;
@@ -299,7 +299,7 @@ static bool variable_in_file(const char *path, const char *name, char value[PATH
 	bool found = false;
 
 	while (f && fgets(line, sizeof(line), f)) {
-		const char *v = trim(line);
+		const char *v = trim_spaces(line);
 
 		if (*v != '#' && unit_word(&v, word, sizeof(word)))
 			found |= take_variable(word, name, value);

@@ -176,7 +176,7 @@ void sr_epoll_remove(struct sr_epoll_entry *e)
 	SR_LIST_DROP(e);
 	sr_unlock(&set->lock);
 	atomic_fetch_sub_explicit(&set->plain, 1, memory_order_relaxed);
-	/* Pairs with drop(). */
+	/* Pairs with queue_drop(). */
 	sr_publish(&e->state, (sr_load(&e->state) & ~(SR_EPOLL_STEP - 1u)) | SR_EPOLL_DEAD);
 	sr_epoll_note_nested(e);
 	sr_epoll_list(e, 0);
@@ -303,7 +303,7 @@ static int entry_add(struct sr_epoll *set, struct sr_stream *st, int epfd, int f
 	return r;
 }
 
-static int modify(struct sr_epoll_entry *e, struct epoll_event *ev)
+static int entry_modify(struct sr_epoll_entry *e, struct epoll_event *ev)
 {
 	int r;
 
@@ -335,7 +335,7 @@ static int control_on_link(struct sr_epoll_entry *e, int op, struct epoll_event 
 {
 	switch (op) {
 	case EPOLL_CTL_MOD:
-		return modify(e, ev);
+		return entry_modify(e, ev);
 	case EPOLL_CTL_DEL:
 		sr_publish(&e->state, (sr_load(&e->state) & ~(SR_EPOLL_STEP - 1u)) +
 					      SR_EPOLL_STEP); /* as in set_events() */
@@ -355,7 +355,7 @@ static int control_kernel(struct sr_epoll *set, struct sr_epoll_entry *e, int ep
 	if (r)
 		return r;
 	if (op == EPOLL_CTL_ADD && e)	/* the number was closed behind our back, and is back */
-		return modify(e, ev);
+		return entry_modify(e, ev);
 	if (op == EPOLL_CTL_ADD)
 		sr_store(&set->others, true);
 	if (op == EPOLL_CTL_DEL && e)
@@ -442,7 +442,7 @@ static int control_locked(struct sr_epoll *set, struct sr_stream *st, int epfd,
 	if (e && e->linked)
 		return control_on_link(e, op, ev);
 	if (e && op == EPOLL_CTL_MOD)
-		return modify(e, ev);
+		return entry_modify(e, ev);
 	if (!e && op == EPOLL_CTL_ADD && may_enter(set, st, ev->events))
 		return entry_add(set, st, epfd, fd, ev);
 	return control_kernel(set, e, epfd, op, fd, ev);

@@ -72,7 +72,7 @@ struct sr_epoll_entry {
 	_Atomic uint32_t events;
 	_Atomic uint64_t data;
 
-	/* News that has not been reported, and AGAIN.  enqueue() releases it after what has
+	/* News that has not been reported, and AGAIN.  list_entry() releases it after what has
 	 * happened, and a visit takes it before it looks. */
 	_Atomic uint32_t edge;
 	atomic_bool listed;	/* pair listed: ready.c */

@@ -43,8 +43,8 @@ static bool note_no_room(struct sr_stream *st)
 
 /* What the stream has of `events'.  Fills w, with references to the links that the entry is to be
  * armed on. */
-static uint32_t level(struct sr_stream *st, uint32_t events,
-		      struct sr_waitset_entry *w)
+static uint32_t stream_level(struct sr_stream *st, uint32_t events,
+			     struct sr_waitset_entry *w)
 {
 	struct pollfd p = { -1, 0, 0 };
 	bool open, full;
@@ -143,7 +143,7 @@ uint32_t sr_epoll_look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge
 		if (arms && !arm_entry(e, events, full, &w, &on))
 			break;
 		sr_waitset_drop_links(&w);
-		r = level(st, events, &w);
+		r = stream_level(st, events, &w);
 		/* An unarmed entry is only polled, which shows what has come by TCP, but not
 		 * whether it is news. */
 		if ((events & EPOLLET) && (w.plan.kernel || w.plan.ends))
@@ -168,7 +168,7 @@ uint32_t sr_epoll_look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge
  * and AGAIN with them: the look may have been too early for that. */
 static uint32_t take_seen(struct sr_epoll_entry *e, uint32_t r)
 {
-	/* Both acquires pair with enqueue(). */
+	/* Both acquires pair with list_entry(). */
 	uint32_t seen = sr_observe(&e->edge) & r & SR_EPOLL_ALL;
 
 	if (seen)

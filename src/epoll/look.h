@@ -7,7 +7,7 @@
 
 static inline bool sr_epoll_has_news(struct sr_epoll_entry *e)
 {
-	/* pair listed: enqueue(); drop(), which calls this, has changed `listed' */
+	/* pair listed: list_entry(); queue_drop(), which calls this, has changed `listed' */
 	return sr_look(&e->edge) & SR_EPOLL_AGAIN;
 }
 
@@ -17,7 +17,7 @@ static inline uint32_t sr_epoll_take_edge(struct sr_epoll_entry *e)
 	uint32_t edge = 0;
 
 	if (sr_load(&e->edge))
-		edge = sr_swap(&e->edge, 0);	/* pairs with enqueue() */
+		edge = sr_swap(&e->edge, 0);	/* pairs with list_entry() */
 	return edge & ~SR_EPOLL_AGAIN;
 }
 

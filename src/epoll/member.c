@@ -191,7 +191,7 @@ static struct sr_epoll_doorbell *door_of_link(struct sr_epoll_entry *e, struct s
 
 /* False: the link's doorbell cannot be put into the kernel's set, perhaps because the stream is
  * in the set by another descriptor, too. */
-static bool arm(struct sr_epoll_entry *e, struct sr_link *link, unsigned want)
+static bool arm_door(struct sr_epoll_entry *e, struct sr_link *link, unsigned want)
 {
 	struct sr_epoll *set = sr_epoll_set_of(e);
 	struct sr_epoll_doorbell *d;
@@ -226,8 +226,8 @@ bool sr_epoll_arm(struct sr_epoll_entry *e, struct sr_link *rx,
 		for (i = 0; i < 2; i++)
 			if (e->door[i].link != rx && e->door[i].link != tx)
 				door_drop(e, &e->door[i]);
-		ok = arm(e, rx, SR_NOTIFY_RX) &&
-		     arm(e, tx, full ? SR_NOTIFY_TX : 0) &&
+		ok = arm_door(e, rx, SR_NOTIFY_RX) &&
+		     arm_door(e, tx, full ? SR_NOTIFY_TX : 0) &&
 		     !sr_epoll_ask_anchor(e, anchor, asks);
 	}
 	sr_unlock(&st->sets.lock);

@@ -27,7 +27,7 @@ static struct sr_epoll_entry *free_entries;
 static atomic_size_t pool_used;
 _Atomic uintptr_t sr_epoll_pool;
 
-static char *map(uintptr_t hint)
+static char *pool_map(uintptr_t hint)
 {
 	return sr_sys_mmap((void *)hint, SR_EPOLL_POOL, PROT_NONE,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -43,15 +43,15 @@ static bool is_apart(const char *p)
 	return low >= SMALL && low <= UINT32_MAX - SR_EPOLL_POOL;
 }
 
-static bool reserve(void)
+static bool pool_reserve(void)
 {
 	const uintptr_t middle = (uintptr_t)1 << 31;
-	char *p = map(0);
+	char *p = pool_map(0);
 	uintptr_t high = (uintptr_t)p >> 32 << 32;
 
 	if (p != MAP_FAILED && !is_apart(p)) {
 		sr_sys_munmap(p, SR_EPOLL_POOL);
-		p = map(high ? high - middle : middle);
+		p = pool_map(high ? high - middle : middle);
 	}
 	if (p == MAP_FAILED)
 		return false;
@@ -75,7 +75,7 @@ static bool pool_grow(void)
 	struct sr_epoll_entry *e;
 	unsigned i;
 
-	if ((!sr_load(&pool_used) && !reserve()) || sr_load(&pool_used) == SR_EPOLL_POOL)
+	if ((!sr_load(&pool_used) && !pool_reserve()) || sr_load(&pool_used) == SR_EPOLL_POOL)
 		return false;
 	e = (struct sr_epoll_entry *)(sr_load(&sr_epoll_pool) + sr_load(&pool_used));
 	if (sr_sys_mprotect(e, CHUNK, PROT_READ | PROT_WRITE))
@@ -136,7 +136,7 @@ void sr_epoll_pool_before_fork(void)
 {
 	sr_lock_unordered(&pool_lock);
 	if (!sr_load(&pool_used))
-		reserve();
+		pool_reserve();
 	sr_unlock(&pool_lock);
 }
 

@@ -42,7 +42,7 @@
 
 /* ---- listing ---- */
 
-static void push(struct sr_epoll *set, struct sr_epoll_entry *e)
+static void push_news(struct sr_epoll *set, struct sr_epoll_entry *e)
 {
 	struct sr_epoll_entry *first = sr_load(&set->news);
 
@@ -52,7 +52,7 @@ static void push(struct sr_epoll *set, struct sr_epoll_entry *e)
 }
 
 /* True: the entry was on no list, and the caller puts it on one.
- * pair listed: the caller has changed `edge'; drop() changes `listed' and looks at `edge'. */
+ * pair listed: the caller has changed `edge'; queue_drop() changes `listed' and looks at `edge'. */
 static bool claim_entry(struct sr_epoll *set, struct sr_epoll_entry *e)
 {
 	if (sr_look(&e->listed) ||
@@ -85,7 +85,7 @@ static void wake_sleeper(struct sr_epoll *set)
 	errno = err;
 }
 
-static void wake(struct sr_epoll *set)
+static void wake_set(struct sr_epoll *set)
 {
 	if (!has_sleepers(set))
 		return;
@@ -95,17 +95,17 @@ static void wake(struct sr_epoll *set)
 		wake_sleeper(set);
 }
 
-static void enqueue(struct sr_epoll *set, struct sr_epoll_entry *e, uint32_t edge)
+static void list_entry(struct sr_epoll *set, struct sr_epoll_entry *e, uint32_t edge)
 {
-	/* pair listed: drop(); claim_entry() looks */
+	/* pair listed: queue_drop(); claim_entry() looks */
 	atomic_fetch_or_explicit(&e->edge, edge | SR_EPOLL_AGAIN, memory_order_seq_cst);
 	if (claim_entry(set, e))
-		push(set, e);
+		push_news(set, e);
 }
 
 void sr_epoll_enqueue(struct sr_epoll_entry *e, uint32_t edge)
 {
-	enqueue(sr_epoll_set_of(e), e, edge);
+	list_entry(sr_epoll_set_of(e), e, edge);
 }
 
 void sr_epoll_list(struct sr_epoll_entry *e, uint32_t edge)
@@ -116,9 +116,9 @@ void sr_epoll_list(struct sr_epoll_entry *e, uint32_t edge)
 		sr_epoll_list_nested(e, edge);
 		return;
 	}
-	enqueue(set, e, edge);
+	list_entry(set, e, edge);
 	if (!(sr_load(&e->state) & SR_EPOLL_DEAD))
-		wake(set);
+		wake_set(set);
 }
 
 /* What is not a matter of room or bytes alone may be an error or the end, which are
@@ -141,7 +141,7 @@ void sr_epoll_notified(struct sr_epoll_entry *e, unsigned what, unsigned news)
 
 /* ---- visits: look_lock held ---- */
 
-static void append(struct sr_epoll *set, struct sr_epoll_entry *e)
+static void queue_append(struct sr_epoll *set, struct sr_epoll_entry *e)
 {
 	e->next_listed = NULL;
 	if (set->last)
@@ -151,7 +151,7 @@ static void append(struct sr_epoll *set, struct sr_epoll_entry *e)
 	set->last = e;
 }
 
-static struct sr_epoll_entry *pop(struct sr_epoll *set)
+static struct sr_epoll_entry *queue_pop(struct sr_epoll *set)
 {
 	struct sr_epoll_entry *e = set->first;
 
@@ -168,20 +168,20 @@ static void queue_news(struct sr_epoll *set)
 
 	if (!sr_load(&set->news))
 		return;
-	for (e = sr_swap(&set->news, NULL); e; e = next) {	/* pairs with push() */
+	for (e = sr_swap(&set->news, NULL); e; e = next) {	/* pairs with push_news() */
 		next = e->next_listed;
 		e->next_listed = oldest;
 		oldest = e;
 	}
 	for (e = oldest; e; e = next) {
 		next = e->next_listed;
-		append(set, e);
+		queue_append(set, e);
 	}
 }
 
 /* Takes the entry off the list, and frees it if it is dead.  A thread that had news meanwhile
  * found the entry listed and left it there, so in this case it is listed again here. */
-static void drop(struct sr_epoll *set, struct sr_epoll_entry *e)
+static void queue_drop(struct sr_epoll *set, struct sr_epoll_entry *e)
 {
 	if (sr_observe(&e->state) & SR_EPOLL_DEAD) {	/* pairs with sr_epoll_remove() */
 		/* The thread that has set DEAD lists the entry before it gives this lock back.  So
@@ -197,7 +197,7 @@ static void drop(struct sr_epoll *set, struct sr_epoll_entry *e)
 	atomic_fetch_sub_explicit(&set->ready, 1, memory_order_release); /* the same */
 	sr_change(&e->listed, false); /* pair listed: claim_entry() */
 	if (sr_epoll_has_news(e) && claim_entry(set, e))
-		append(set, e);
+		queue_append(set, e);
 }
 
 /* May the program be told of the entry?  If not, the change after which it may lists the entry. */
@@ -208,7 +208,7 @@ static bool may_report(unsigned state, uint32_t events)
 }
 
 /* The program has changed the entry during the visit, so everything is news to it.  The caller's
- * caller drops the entry, and drop() lists it again for this. */
+ * caller drops the entry, and queue_drop() lists it again for this. */
 static void note_all_news(struct sr_epoll_entry *e)
 {
 	atomic_fetch_or_explicit(&e->edge, SR_EPOLL_ALL | SR_EPOLL_AGAIN, memory_order_relaxed);
@@ -229,8 +229,8 @@ static uint32_t poll_entry(struct sr_epoll_entry *e, uint32_t events, uint32_t *
 
 /* Looks at the entry.  True: the program is to be told of it, by *ev.  *keep: the entry has to stay
  * in the queue. */
-static bool visit(struct sr_epoll_entry *e, struct epoll_event *ev, unsigned how,
-		  bool *keep)
+static bool visit_entry(struct sr_epoll_entry *e, struct epoll_event *ev, unsigned how,
+			bool *keep)
 {
 	uint32_t edge = sr_epoll_take_edge(e), events, r; /* then the state: set_events() */
 	unsigned state = sr_observe(&e->state);	/* pairs with that, as do the next ones */
@@ -276,13 +276,13 @@ static int visit_all(struct sr_epoll *set, struct epoll_event *ev, int max,
 		e = set->first;
 		if (polled == POLLED)
 			how &= ~SR_EPOLL_POLL;
-		reports = visit(e, &ev[n], how, &keep);
+		reports = visit_entry(e, &ev[n], how, &keep);
 		n += reports;
 		polled += keep && !reports;
 		if (!keep)
-			drop(set, pop(set));
+			queue_drop(set, queue_pop(set));
 		else if (e != set->last)
-			append(set, pop(set));
+			queue_append(set, queue_pop(set));
 	}
 	return n;
 }
@@ -313,7 +313,7 @@ int sr_epoll_collect(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 	if (sr_epoll_peek(epfd) == set) /* or it has been closed */
 		n = visit_all(set, ev, max, how);
 	/* For what is left.  (A thread that begins to sleep now sees it.) */
-	wake(set);
+	wake_set(set);
 	sr_unlock(&set->look_lock);
 	return n;
 }
@@ -323,7 +323,7 @@ int sr_epoll_collect(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 /* Would a wait report the entry?  Changes nothing, except that the entry is armed. */
 static bool entry_peek(struct sr_epoll_entry *e)
 {
-	uint32_t edge = sr_epoll_take_edge(e), events, r; /* then the state, as in visit() */
+	uint32_t edge = sr_epoll_take_edge(e), events, r; /* then the state, as in visit_entry() */
 	unsigned state = sr_observe(&e->state);	/* pairs as there */
 
 	events = sr_observe(&e->events);
@@ -347,7 +347,7 @@ static bool entry_peek(struct sr_epoll_entry *e)
 void sr_epoll_enqueue_linked(struct sr_epoll_entry *e)
 {
 	if (e->linked)
-		enqueue(sr_epoll_set_of(e), e, 0);
+		list_entry(sr_epoll_set_of(e), e, 0);
 }
 
 void sr_epoll_tidy_nested(struct sr_epoll *set, bool all, struct sr_stream *st)
@@ -364,13 +364,13 @@ void sr_epoll_tidy_nested(struct sr_epoll *set, bool all, struct sr_stream *st)
 	while (e != end) {
 		e = set->first;
 		if (!entry_peek(e))
-			drop(set, pop(set));
+			queue_drop(set, queue_pop(set));
 		else if (e != set->last)
-			append(set, pop(set));
+			queue_append(set, queue_pop(set));
 	}
 	while (queue_news(set), set->first && !entry_peek(set->first))
-		drop(set, pop(set));
-	wake(set);
+		queue_drop(set, queue_pop(set));
+	wake_set(set);
 	sr_unlock(&set->look_lock);
 }
 
@@ -400,7 +400,7 @@ static bool take_token(struct sr_epoll *set, const struct epoll_event *ev)
 	 * (A thread that sets `full' after this asks the kernel then: note_no_room().) */
 	if (!sr_load(&e->st->out.full))
 		edge &= ~(uint32_t)SR_EPOLL_OUT;
-	/* pair listed: drop(); claim_entry() looks */
+	/* pair listed: queue_drop(); claim_entry() looks */
 	atomic_fetch_or_explicit(&e->edge, edge | SR_EPOLL_AGAIN, memory_order_seq_cst);
 	return claim_entry(set, e);
 }
@@ -412,8 +412,8 @@ static void pass_on(struct sr_epoll *set, const struct epoll_event *ev)
 		return;
 	sr_lock(&set->look_lock);
 	if (take_token(set, ev))
-		push(set, sr_epoll_of_token(ev->data.u64));
-	wake(set);
+		push_news(set, sr_epoll_of_token(ev->data.u64));
+	wake_set(set);
 	sr_unlock(&set->look_lock);
 }
 
@@ -469,13 +469,13 @@ int sr_epoll_resolve(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 		}
 		now = ours && !is_told(e, ev, before);
 		keep = !now;
-		kept += now && visit(e, &ev[kept], how, &keep);
+		kept += now && visit_entry(e, &ev[kept], how, &keep);
 		if (keep)
-			append(set, e);
+			queue_append(set, e);
 		else
-			drop(set, e);
+			queue_drop(set, e);
 	}
-	wake(set);
+	wake_set(set);
 	sr_unlock(&set->look_lock);
 	return kept;
 }
@@ -503,6 +503,6 @@ void sr_epoll_drain(struct sr_epoll *set)
 	sr_lock(&set->look_lock);
 	queue_news(set);
 	while (set->first)
-		drop(set, pop(set));
+		queue_drop(set, queue_pop(set));
 	sr_unlock(&set->look_lock);
 }

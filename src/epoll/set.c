@@ -50,7 +50,7 @@ SR_APART struct sr_fdmap sr_epoll_map;
 
 /* A cancelled thread may have taken the wake-up, and doorbells, out of the kernel's set.  So all
  * entries are listed, and the waker may ring again. */
-static void lost(void *asks)
+static void set_lost(void *asks)
 {
 	struct sr_epoll *set = asks;
 	struct sr_epoll_entry *e;
@@ -111,7 +111,7 @@ void sr_epoll_opened(int fd)
 	struct sr_epoll *set;
 	void *old;
 
-	sr_store(&sr_cancel_lost, lost);
+	sr_store(&sr_cancel_lost, set_lost);
 	sr_epoll_gone(fd);
 	sr_lock(&sets_lock);
 	set = find_free();
@@ -217,7 +217,7 @@ void sr_epoll_uninstall(struct sr_epoll *set)
 	sr_store(&set->installed, false);
 }
 
-static void clear(struct sr_epoll *set)
+static void set_clear(struct sr_epoll *set)
 {
 	struct sr_stream *st;
 
@@ -237,7 +237,7 @@ static void clear(struct sr_epoll *set)
 static void set_end(struct sr_epoll *set)
 {
 	sr_epoll_hand_down(set);
-	clear(set);
+	set_clear(set);
 	sr_lock(&set->lock);
 	sr_epoll_uninstall(set);
 	set->epfd = -1;

@@ -30,7 +30,7 @@
  * kernel is asked.  A handler that leaves the call for good, or a cancellation, leaves the
  * count of sleepers too high: then others wake the set without need, and nothing is polled
  * any more, but no event is lost.  A doorbell rings once, and a cancelled thread may have taken
- * its event: sr_cancel_asks names the set, and lost() in set.c looks at all its entries.
+ * its event: sr_cancel_asks names the set, and set_lost() in set.c looks at all its entries.
  */
 #include "base/real.h"
 
@@ -218,8 +218,8 @@ resolve_wait(struct sr_epoll *set, int epfd, struct epoll_event *ev, int before,
 	return sr_epoll_resolve(set, epfd, ev, before, kept);
 }
 
-static inline int sift(struct sr_epoll *set, int epfd, struct epoll_event *ev, int before,
-		       int n)
+static inline int sift_tokens(struct sr_epoll *set, int epfd, struct epoll_event *ev, int before,
+			      int n)
 {
 	for (int i = 0; i < n; i++)
 		if (__builtin_expect(sr_epoll_is_token(ev[i].data.u64), 0))
@@ -250,7 +250,7 @@ static int ask_kernel(struct wait *w, struct epoll_event *ev, int before, int ma
 	if (sr_epoll_is_shared(set))
 		sr_epoll_use_inherited(set);
 	sr_cancel_asks = set;
-	/* pair sleepers: wake() in ready.c */
+	/* pair sleepers: wake_set() in ready.c */
 	begun = add_to_count(&set->sleepers, SR_EPOLL_CALL + 1);
 	r = sleep && !sr_look(&set->ready) ?
 		    call_until_signal(w, ev, max) :
@@ -258,7 +258,7 @@ static int ask_kernel(struct wait *w, struct epoll_event *ev, int before, int ma
 	add_to_count(&set->sleepers, -1ull);
 	note_drained(set, begun, r, max);
 	told = r > 0;
-	r = r < 0 ? -errno : sift(set, w->epfd, ev, before, r);
+	r = r < 0 ? -errno : sift_tokens(set, w->epfd, ev, before, r);
 	sr_cancel_asks = NULL;
 	return told && !r && sleep && sr_epoll_is_shared(set) ? nap_for_others(w) : r;
 }
@@ -286,14 +286,14 @@ static int spin_on(struct wait *w, struct epoll_event *ev, int max)
 				     SR_EPOLL_POLL | SR_EPOLL_SPIN);
 		if (!n && i % ASK == 0) {
 			n = sr_now_epoll(w->epfd, ev, max);
-			n = n < 0 ? -errno : sift(set, w->epfd, ev, 0, n);
+			n = n < 0 ? -errno : sift_tokens(set, w->epfd, ev, 0, n);
 		}
 		if (n)
 			return n;
 		if (was_signalled(w))
 			return -EINTR;
 		if (sr_held.off)
-			return 0;	/* spin() lets the handler run */
+			return 0;	/* spin_for_events() lets the handler run */
 		now = sr_now_ns();
 		if (sr_spin_stolen(&set->spin, limit, now - last) ||
 		    now - w->start >= limit || now >= w->deadline)
@@ -303,7 +303,7 @@ static int spin_on(struct wait *w, struct epoll_event *ev, int max)
 	}
 }
 
-static int spin(struct wait *w, struct epoll_event *ev, int max)
+static int spin_for_events(struct wait *w, struct epoll_event *ev, int max)
 {
 	struct sr_epoll *set = w->set;
 	int n;
@@ -334,7 +334,7 @@ static int wait_on(struct wait *w, struct epoll_event *ev, int max)
 	if (!w->deadline)
 		w->deadline = deadline_ms(w->ms);
 	do {
-		n = w->ms ? spin(w, ev, max) : 0;
+		n = w->ms ? spin_for_events(w, ev, max) : 0;
 		/* Whatever is polled is armed before the sleep. */
 		if (!n && w->ms)
 			n = sr_epoll_collect(set, w->epfd, ev, max, 0);
@@ -439,7 +439,7 @@ int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 	}
 	if (ms > 0)
 		deadline = deadline_ms(ms);
-	/* pair sleepers: wake() in ready.c */
+	/* pair sleepers: wake_set() in ready.c */
 	begun = add_to_count(&set->sleepers, SR_EPOLL_CALL + 1);
 	if (sr_look(&set->ready)) {
 		add_to_count(&set->sleepers, -1ull);
@@ -450,7 +450,7 @@ int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 	add_to_count(&set->sleepers, -1ull);
 	note_drained(set, begun, r, max);
 	if (r > 0) {
-		r = sift(set, epfd, ev, 0, r);
+		r = sift_tokens(set, epfd, ev, 0, r);
 		sr_cancel_asks = NULL;
 		if (!r)
 			goto slow;

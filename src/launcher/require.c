@@ -48,7 +48,7 @@ static unsigned long long report_number(const char *line, const char *key)
 }
 
 /* Copies the string of a key, still escaped, without its quotes; null: "". */
-static const char *text(const char *line, const char *key, char buf[300])
+static const char *text_of(const char *line, const char *key, char buf[300])
 {
 	const char *s = value_of(line, key);
 	size_t n = 0;
@@ -70,7 +70,7 @@ static unsigned long long both_ways(const char *line, const char *way)
 	return report_number(line, tx) + report_number(line, rx);
 }
 
-static const char *explain(const char *word)
+static const char *explain_reason(const char *word)
 {
 	for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
 		if (!strcmp(reasons[i].word, word))
@@ -92,7 +92,7 @@ static void report_judge(const char *kind, const char *line, struct verdict *v)
 
 	if (!(plain + shm + verbs))
 		return;
-	text(line, "reason", reason);
+	text_of(line, "reason", reason);
 	if (!strcmp(reason, "never") && !(shm + verbs)) {
 		v->exempt++;	/* a rule or a knob says so */
 		return;
@@ -103,12 +103,12 @@ static void report_judge(const char *kind, const char *line, struct verdict *v)
 	if (!wrong || ++v->failed > NAMED)
 		return;
 	fprintf(stderr, "sockrail: %s[%llu] %s %s %s: %llu bytes by %s: %s%s%s\n",
-		text(line, "program", program), report_number(line, "pid"),
-		text(line, "local", local),
-		strcmp(text(line, "role", role), "connect") ? "<-" : "->",
-		text(line, "peer", peer), wrong,
+		text_of(line, "program", program), report_number(line, "pid"),
+		text_of(line, "local", local),
+		strcmp(text_of(line, "role", role), "connect") ? "<-" : "->",
+		text_of(line, "peer", peer), wrong,
 		plain ? "TCP" : shm ? "shm" : "verbs", reason, *reason ? ": " : "",
-		plain ? explain(reason) : "another kind of link than required");
+		plain ? explain_reason(reason) : "another kind of link than required");
 }
 
 static int judge_all(const char *kind, FILE *report, int status)

@@ -88,7 +88,7 @@ static bool set_knob(const char *arg)
 }
 
 /* The path of a file in this program's directory; "" if /proc does not tell that directory. */
-static void beside(char path[PATH_MAX], const char *name)
+static void path_beside(char path[PATH_MAX], const char *name)
 {
 	ssize_t n = readlink("/proc/self/exe", path, PATH_MAX);
 
@@ -108,7 +108,7 @@ static const char *find_library(char buf[PATH_MAX])
 
 	if (given && *given)
 		return given;
-	beside(buf, ".libs/" LIBRARY);
+	path_beside(buf, ".libs/" LIBRARY);
 	return !access(buf, F_OK) ? buf : LIBRARY_DIR "/" LIBRARY;
 }
 
@@ -130,7 +130,7 @@ static bool quiet_tsan(void)
 	return ok;
 }
 
-static bool preload(const char *library)
+static bool set_preload(const char *library)
 {
 	const char *old = getenv("LD_PRELOAD");
 	size_t len = strlen(library);
@@ -163,7 +163,7 @@ static bool set_profile(const char *name)
 
 	if (!is_file && strlen(name) < 32) {
 		snprintf(file, sizeof(file), "profiles/%s.conf", name);
-		beside(path, file);
+		path_beside(path, file);
 		if (!access(path, R_OK)) {
 			snprintf(arg, sizeof(arg), "PROFILE=%s", path);
 			return set_knob(arg);
@@ -227,7 +227,7 @@ static int check_exec(char **argv)
 {
 	char path[PATH_MAX], name[] = "sockrail-check";
 
-	beside(path, name);
+	path_beside(path, name);
 	argv[0] = *path ? path : name;
 	return launcher_exec(argv);
 }
@@ -288,7 +288,7 @@ static bool load_library(void)
 	else if (strpbrk(library, ": "))
 		fprintf(stderr, "sockrail: %s: LD_PRELOAD allows no space and "
 				"no colon in a path\n", library);
-	else if (!preload(library))
+	else if (!set_preload(library))
 		perror("sockrail");
 	else
 		return true;

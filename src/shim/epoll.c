@@ -9,7 +9,7 @@
 
 #include "base/loop.h"
 
-static int made(int fd)
+static int epoll_made(int fd)
 {
 	int saved = errno;
 
@@ -28,13 +28,13 @@ static int made(int fd)
 int sr_epoll_create(int size)
 {
 	sr_shim_makes();
-	return made(sr_real.epoll_create(size));
+	return epoll_made(sr_real.epoll_create(size));
 }
 
 int sr_epoll_create1(int flags)
 {
 	sr_shim_makes();
-	return made(sr_real.epoll_create1(flags));
+	return epoll_made(sr_real.epoll_create1(flags));
 }
 
 int sr_epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
@@ -79,7 +79,7 @@ int sr_epoll_pwait(int epfd, struct epoll_event *events, int max, int ms,
 }
 
 /* Rounded up. */
-static int milliseconds(const struct timespec *t)
+static int epoll_milliseconds(const struct timespec *t)
 {
 	return !t ? -1 : t->tv_sec >= INT_MAX / 1000 ? INT_MAX :
 		   (int)(t->tv_sec * 1000 + (t->tv_nsec + 999999) / 1000000);
@@ -92,5 +92,5 @@ int sr_epoll_pwait2(int epfd, struct epoll_event *events, int max,
 
 	if (!set || (timeout && !sr_is_time(timeout)))
 		return sr_real.epoll_pwait2(epfd, events, max, timeout, mask);
-	return sr_epoll_wait_ms(set, epfd, events, max, milliseconds(timeout), mask);
+	return sr_epoll_wait_ms(set, epfd, events, max, epoll_milliseconds(timeout), mask);
 }

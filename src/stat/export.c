@@ -30,7 +30,7 @@ static void json_values(FILE *to, const uint64_t value[SR_COUNTERS], bool gauges
 			fprintf(to, ",\"%s\":%" PRIu64, stat_counters[i].name, value[i]);
 }
 
-static double seconds(uint64_t from_ns, uint64_t now_ns)
+static double seconds_since(uint64_t from_ns, uint64_t now_ns)
 {
 	return now_ns > from_ns ? (double)(now_ns - from_ns) / 1e9 : 0;
 }
@@ -50,8 +50,8 @@ static void json_stream(FILE *to, const struct stat_all *all, const struct stat_
 	json_values(to, s->value, true);
 	json_word(to, "reason", stat_reasons[s->reason].word);
 	json_word(to, "error", s->error ? strerrorname_np(s->error) : NULL);
-	fprintf(to, ",\"age\":%.3f,\"since\":%.3f}", seconds(s->opened_ns, all->now_ns),
-		seconds(s->since_ns, all->now_ns));
+	fprintf(to, ",\"age\":%.3f,\"since\":%.3f}", seconds_since(s->opened_ns, all->now_ns),
+		seconds_since(s->since_ns, all->now_ns));
 }
 
 static void json_process(FILE *to, const struct stat_process *p)
@@ -93,8 +93,8 @@ void stat_json(FILE *to, const struct stat_all *all)
 
 static bool older;
 
-static void family(FILE *to, const char *name, const char *type, const char *unit,
-		   const char *help)
+static void print_family(FILE *to, const char *name, const char *type, const char *unit,
+			 const char *help)
 {
 	const char *suffix = older && *type == 'c' ? "_total" : "";
 
@@ -104,8 +104,8 @@ static void family(FILE *to, const char *name, const char *type, const char *uni
 	fprintf(to, "# HELP %s%s %s\n", name, suffix, help);
 }
 
-static void series(FILE *to, const char *name, const char *suffix,
-		   const struct stat_process *p)
+static void print_series(FILE *to, const char *name, const char *suffix,
+			 const struct stat_process *p)
 {
 	fprintf(to, "%s%s{program=\"%s\",pid=\"%d\"", name, suffix, p->program, (int)p->pid);
 }
@@ -119,24 +119,24 @@ static void metric_counter(FILE *to, const struct stat_all *all, int i)
 
 	snprintf(name, sizeof(name), "sockrail_%s%s%s", c->name, unit ? "_" : "",
 		 unit ?: "");
-	family(to, name, c->gauge ? "gauge" : "counter", c->unit, c->text);
+	print_family(to, name, c->gauge ? "gauge" : "counter", c->unit, c->text);
 	for (size_t k = 0; k < all->processes; k++) {
 		stat_process_sum(all, &all->process[k], sum);
-		series(to, name, c->gauge ? "" : "_total", &all->process[k]);
+		print_series(to, name, c->gauge ? "" : "_total", &all->process[k]);
 		fprintf(to, "} %" PRIu64 "\n", sum[i]);
 	}
 }
 
 static void metric_states(FILE *to, const struct stat_all *all)
 {
-	family(to, "sockrail_streams", "gauge", NULL, "streams in each state");
+	print_family(to, "sockrail_streams", "gauge", NULL, "streams in each state");
 	for (size_t k = 0; k < all->processes; k++) {
 		unsigned n[STAT_STATES] = { 0 };
 
 		for (size_t i = 0; i < all->streams; i++)
 			n[all->stream[i].state] += all->stream[i].pid == all->process[k].pid;
 		for (int i = 0; i < STAT_STATES; i++) {
-			series(to, "sockrail_streams", "", &all->process[k]);
+			print_series(to, "sockrail_streams", "", &all->process[k]);
 			fprintf(to, ",state=\"%s\"} %u\n", stat_words[i], n[i]);
 		}
 	}
@@ -144,14 +144,14 @@ static void metric_states(FILE *to, const struct stat_all *all)
 
 static void metric_ended(FILE *to, const struct stat_all *all)
 {
-	family(to, "sockrail_ended_streams", "counter", NULL,
-	       "streams that have ended, by whether they had a link");
+	print_family(to, "sockrail_ended_streams", "counter", NULL,
+		     "streams that have ended, by whether they had a link");
 	for (size_t k = 0; k < all->processes; k++) {
 		const struct stat_process *p = &all->process[k];
 
-		series(to, "sockrail_ended_streams", "_total", p);
+		print_series(to, "sockrail_ended_streams", "_total", p);
 		fprintf(to, ",linked=\"yes\"} %" PRIu64 "\n", p->linked);
-		series(to, "sockrail_ended_streams", "_total", p);
+		print_series(to, "sockrail_ended_streams", "_total", p);
 		fprintf(to, ",linked=\"no\"} %" PRIu64 "\n",
 			p->ended > p->linked ? p->ended - p->linked : 0);
 	}
@@ -159,13 +159,13 @@ static void metric_ended(FILE *to, const struct stat_all *all)
 
 static void metric_reasons(FILE *to, const struct stat_all *all)
 {
-	family(to, "sockrail_reasons", "counter", NULL,
-	       "streams that have ended, by the reason why they stayed or became plain");
+	print_family(to, "sockrail_reasons", "counter", NULL,
+		     "streams that have ended, by the reason why they stayed or became plain");
 	for (size_t k = 0; k < all->processes; k++)
 		for (int i = 1; i < SR_REASONS; i++) {
 			if (!all->process[k].reason[i])
 				continue;
-			series(to, "sockrail_reasons", "_total", &all->process[k]);
+			print_series(to, "sockrail_reasons", "_total", &all->process[k]);
 			fprintf(to, ",reason=\"%s\"} %" PRIu64 "\n", stat_reasons[i].word,
 				all->process[k].reason[i]);
 		}
@@ -179,8 +179,8 @@ void stat_metrics(FILE *to, const struct stat_all *all, bool prometheus)
 	metric_states(to, all);
 	metric_ended(to, all);
 	metric_reasons(to, all);
-	family(to, "sockrail_hidden_processes", "gauge", NULL,
-	       "processes that could not be looked at, of whatever program");
+	print_family(to, "sockrail_hidden_processes", "gauge", NULL,
+		     "processes that could not be looked at, of whatever program");
 	fprintf(to, "sockrail_hidden_processes %u\n", all->hidden);
 	if (!older)
 		fputs("# EOF\n", to);

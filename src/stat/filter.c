@@ -101,18 +101,18 @@ bool stat_filter_parse(struct stat_filter *f, int words, char **word)
 }
 
 /* If an address is not known, its port is not known either. */
-static bool matches(const struct sr_net *net, const struct sockaddr_storage *a)
+static bool term_matches(const struct sr_net *net, const struct sockaddr_storage *a)
 {
 	return (a->ss_family != AF_UNSPEC || net->port_last == UINT16_MAX) &&
 	       sr_net_has(net, a);
 }
 
-static bool has(const struct stat_filter *f, const struct stat_stream *s)
+static bool filter_has(const struct stat_filter *f, const struct stat_stream *s)
 {
 	for (int i = 0; i < f->terms; i++) {
 		const struct stat_term *t = &f->term[i];
 		bool yes = t->what == TERM_STATE ? s->state == t->state :
-			   matches(&t->net, t->what == TERM_SRC ? &s->local : &s->peer);
+			   term_matches(&t->net, t->what == TERM_SRC ? &s->local : &s->peer);
 
 		if (yes == t->not)
 			return false;
@@ -125,7 +125,7 @@ void stat_filter_keep(const struct stat_filter *f, struct stat_all *all)
 	size_t n = 0;
 
 	for (size_t i = 0; i < all->streams; i++)
-		if (has(f, &all->stream[i]))
+		if (filter_has(f, &all->stream[i]))
 			all->stream[n++] = all->stream[i];
 	all->streams = n;
 }

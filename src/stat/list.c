@@ -48,7 +48,7 @@ const char *stat_address(char buf[64], const struct sockaddr_storage *a)
 }
 
 /* "5s", "12min", "3h", "9d" */
-static const char *duration(char buf[16], uint64_t from_ns, uint64_t now_ns)
+static const char *list_duration(char buf[16], uint64_t from_ns, uint64_t now_ns)
 {
 	uint64_t s = now_ns > from_ns ? (now_ns - from_ns) / 1000000000u : 0;
 
@@ -70,7 +70,7 @@ static bool is_shown(const struct stat_stream *s, const struct stat_options *o)
 	return o->all || (o->listening ? s->state == STAT_LISTEN : !idle);
 }
 
-static void header(const struct stat_options *o)
+static void list_header(const struct stat_options *o)
 {
 	const char *per = o->watch > 0 ? "/s" : "";
 
@@ -80,7 +80,7 @@ static void header(const struct stat_options *o)
 }
 
 /* The stream's link, and the reason why it is not in use. */
-static const char *why(char buf[128], const struct stat_stream *s)
+static const char *list_why(char buf[128], const struct stat_stream *s)
 {
 	const char *word = stat_reasons[s->reason].word;
 
@@ -89,12 +89,12 @@ static const char *why(char buf[128], const struct stat_stream *s)
 	return buf;
 }
 
-static void users(const struct stat_stream *s)
+static void list_users(const struct stat_stream *s)
 {
 	printf(" users:((\"%s\",pid=%d,fd=%d))", s->program, (int)s->pid, s->fd);
 }
 
-static void share(const char *what, const uint64_t way[SR_WAYS])
+static void list_share(const char *what, const uint64_t way[SR_WAYS])
 {
 	char buf[SR_WAYS][16];
 
@@ -108,10 +108,10 @@ static void list_info(const struct stat_stream *s, uint64_t now_ns)
 	char a[16], b[16];
 
 	printf("\t");
-	share("tcp/shm/verbs sent", &s->value[SR_COUNTER_TX_PLAIN]);
-	share("received", &s->value[SR_COUNTER_RX_PLAIN]);
-	printf("\n\t opened:%s since:%s", duration(a, s->opened_ns, now_ns),
-	       duration(b, s->since_ns, now_ns));
+	list_share("tcp/shm/verbs sent", &s->value[SR_COUNTER_TX_PLAIN]);
+	list_share("received", &s->value[SR_COUNTER_RX_PLAIN]);
+	printf("\n\t opened:%s since:%s", list_duration(a, s->opened_ns, now_ns),
+	       list_duration(b, s->since_ns, now_ns));
 	for (int i = SR_COUNTER_SWITCHES; i < SR_COUNTERS; i++)
 		printf("%s %s:%s",
 		       i == SR_COUNTER_TX_UNREAD || i == SR_COUNTER_RX_UNREAD ? "\n\t" : "",
@@ -126,7 +126,7 @@ static int lines_of(const struct stat_options *o)
 	return 1 + (o->processes && o->width && o->width < 120) + 4 * o->info;
 }
 
-static void one(const struct stat_stream *s, const struct stat_options *o, uint64_t now_ns)
+static void list_one(const struct stat_stream *s, const struct stat_options *o, uint64_t now_ns)
 {
 	char sent[16], received[16], local[64], peer[64], reason[128];
 	bool rate = o->watch > 0;
@@ -135,18 +135,18 @@ static void one(const struct stat_stream *s, const struct stat_options *o, uint6
 	       stat_amount(sent, rate ? s->tx_rate : stat_sent(s->value)),
 	       stat_amount(received, rate ? s->rx_rate : stat_received(s->value)),
 	       stat_address(local, &s->local), stat_address(peer, &s->peer),
-	       why(reason, s));
+	       list_why(reason, s));
 	if (o->processes) {
 		if (o->width && o->width < 120)
 			printf("\n\t");
-		users(s);
+		list_users(s);
 	}
 	printf("\n");
 	if (o->info)
 		list_info(s, now_ns);
 }
 
-static int order(const void *x, const void *y)
+static int compare_streams(const void *x, const void *y)
 {
 	const struct stat_stream *a = x, *b = y;
 	uint64_t rate_a = a->tx_rate + a->rx_rate, rate_b = b->tx_rate + b->rx_rate;
@@ -162,21 +162,21 @@ void stat_list(const struct stat_all *all, const struct stat_options *o)
 {
 	int left = o->lines ? o->lines - 2 : 0;
 
-	header(o);
+	list_header(o);
 	if (all->streams)
-		qsort(all->stream, all->streams, sizeof(*all->stream), order);
+		qsort(all->stream, all->streams, sizeof(*all->stream), compare_streams);
 	for (size_t i = 0; i < all->streams; i++) {
 		if (!is_shown(&all->stream[i], o))
 			continue;
 		if (o->watch > 0 && o->lines && (left -= lines_of(o)) < 0)
 			break;
-		one(&all->stream[i], o, all->now_ns);
+		list_one(&all->stream[i], o, all->now_ns);
 	}
 }
 
 /* ---- watching ---- */
 
-static uint64_t rate(uint64_t now, uint64_t before, double seconds)
+static uint64_t rate_of(uint64_t now, uint64_t before, double seconds)
 {
 	double r = now > before ? (double)(now - before) / seconds : 0;
 
@@ -193,9 +193,9 @@ void stat_rates(struct stat_all *all, const struct stat_all *old, double seconds
 
 			if (was->pid != s->pid || was->id != s->id)
 				continue;
-			s->tx_rate = rate(stat_sent(s->value), stat_sent(was->value), seconds);
-			s->rx_rate = rate(stat_received(s->value), stat_received(was->value),
-					  seconds);
+			s->tx_rate = rate_of(stat_sent(s->value), stat_sent(was->value), seconds);
+			s->rx_rate = rate_of(stat_received(s->value), stat_received(was->value),
+					     seconds);
 			break;
 		}
 	}

@@ -91,7 +91,7 @@ static const char *const format_options[] = {
 };
 
 /* False, and a message, if both options are given. */
-static bool apart(const char *a, const char *b)
+static bool are_apart(const char *a, const char *b)
 {
 	if (a && b)
 		fprintf(stderr, "sockrail-stat: %s and %s do not go together\n", a, b);
@@ -104,7 +104,7 @@ static bool set_format(struct settings *s, enum format format, int *status)
 
 	*status = USAGE;
 	s->format = format;
-	return before == format || apart(format_options[before], format_options[format]);
+	return before == format || are_apart(format_options[before], format_options[format]);
 }
 
 static bool number_bad(const char *what, const char *value)
@@ -160,7 +160,7 @@ static bool option_take(struct settings *s, int c, int *status)
 	return false;
 }
 
-static void print(FILE *to, struct stat_all *all, const struct settings *s)
+static void print_all(FILE *to, struct stat_all *all, const struct settings *s)
 {
 	switch (s->format) {
 	case JSON:
@@ -196,7 +196,7 @@ static bool print_to_file(struct stat_all *all, const struct settings *s)
 	if (fd < 0)
 		goto failed;
 	to = fdopen(fd, "w");
-	print(to, all, s);
+	print_all(to, all, s);
 	if (fchmod(fd, 0644) || fclose(to) || rename(name, s->output)) {
 		unlink(name);
 		goto failed;
@@ -207,7 +207,7 @@ failed:
 	return false;
 }
 
-static void terminal(struct stat_options *o)
+static void fit_terminal(struct stat_options *o)
 {
 	struct winsize size;
 
@@ -227,9 +227,9 @@ static bool options_fit(const struct settings *s, const char *filter)
 		      "--prometheus\n", stderr);
 		return false;
 	}
-	return apart(s->list.watch > 0 ? "--watch" : NULL, format_options[s->format]) &&
-	       apart(s->list.listening ? "--listening" : NULL, format_options[s->format]) &&
-	       apart(devices, format_options[s->format]) && apart(devices, filter);
+	return are_apart(s->list.watch > 0 ? "--watch" : NULL, format_options[s->format]) &&
+	       are_apart(s->list.listening ? "--listening" : NULL, format_options[s->format]) &&
+	       are_apart(devices, format_options[s->format]) && are_apart(devices, filter);
 }
 
 int main(int argc, char **argv)
@@ -245,7 +245,7 @@ int main(int argc, char **argv)
 		return USAGE;
 	if (!options_fit(&s, optind < argc ? argv[optind] : NULL))
 		return USAGE;
-	terminal(&s.list);
+	fit_terminal(&s.list);
 	if (s.list.devices)
 		return stat_devices(&s.list);
 	if (s.list.watch > 0)
@@ -253,7 +253,7 @@ int main(int argc, char **argv)
 	if (!stat_collect(&all, s.list.pid))
 		return 1;
 	stat_filter_keep(&s.filter, &all);
-	status = s.output ? !print_to_file(&all, &s) : (print(stdout, &all, &s), 0);
+	status = s.output ? !print_to_file(&all, &s) : (print_all(stdout, &all, &s), 0);
 	stat_free(&all);
 	if (fflush(stdout) || ferror(stdout)) {
 		perror("sockrail-stat");

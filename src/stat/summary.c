@@ -10,34 +10,34 @@
 #include <string.h>
 
 /* Limited to 100, because a sum of numbers from pages that are not trusted may overflow. */
-static int percent(uint64_t part, uint64_t whole)
+static int summary_percent(uint64_t part, uint64_t whole)
 {
 	double p = whole ? (double)part * 100 / (double)whole + 0.5 : 0;
 
 	return p < 101 ? (int)p : 100;
 }
 
-static void way(const char *name, uint64_t sent, uint64_t received, uint64_t whole)
+static void summary_way(const char *name, uint64_t sent, uint64_t received, uint64_t whole)
 {
 	char tx[16], rx[16];
 
 	printf("  %-14s %8s %8s %4d%%\n", name, stat_amount(tx, sent),
-	       stat_amount(rx, received), percent(sent + received, whole));
+	       stat_amount(rx, received), summary_percent(sent + received, whole));
 }
 
-static void bytes(const uint64_t sum[SR_COUNTERS])
+static void summary_bytes(const uint64_t sum[SR_COUNTERS])
 {
 	uint64_t whole = stat_sent(sum) + stat_received(sum);
 
 	printf("\n  %-14s %8s %8s %5s\n", "Bytes by", "sent", "received", "share");
-	way("TCP", sum[SR_COUNTER_TX_PLAIN], sum[SR_COUNTER_RX_PLAIN], whole);
-	way("shared memory", sum[SR_COUNTER_TX_SHM], sum[SR_COUNTER_RX_SHM], whole);
-	way("RDMA", sum[SR_COUNTER_TX_VERBS], sum[SR_COUNTER_RX_VERBS], whole);
+	summary_way("TCP", sum[SR_COUNTER_TX_PLAIN], sum[SR_COUNTER_RX_PLAIN], whole);
+	summary_way("shared memory", sum[SR_COUNTER_TX_SHM], sum[SR_COUNTER_RX_SHM], whole);
+	summary_way("RDMA", sum[SR_COUNTER_TX_VERBS], sum[SR_COUNTER_RX_VERBS], whole);
 }
 
 static uint64_t ranked[SR_REASONS];
 
-static int more(const void *x, const void *y)
+static int compare_ranks(const void *x, const void *y)
 {
 	uint64_t a = ranked[*(const int *)x], b = ranked[*(const int *)y];
 
@@ -46,7 +46,7 @@ static int more(const void *x, const void *y)
 
 #define INDENT 10
 
-static void reasons(const struct stat_all *all)
+static void summary_reasons(const struct stat_all *all)
 {
 	int index[SR_REASONS], i;
 
@@ -60,7 +60,7 @@ static void reasons(const struct stat_all *all)
 	for (i = 0; i < SR_REASONS; i++)
 		index[i] = i;
 	ranked[0] = 0;
-	qsort(index, SR_REASONS, sizeof(index[0]), more);
+	qsort(index, SR_REASONS, sizeof(index[0]), compare_ranks);
 	if (!ranked[index[0]])
 		return;
 	printf("\n  Streams stayed or became plain because\n");
@@ -94,8 +94,8 @@ void stat_summary(const struct stat_all *all)
 			printf(" %zu %s", states[i], stat_words[i]);
 	printf("\n  Ended  %" PRIu64 " streams, %" PRIu64 " of which had a link\n", ended,
 	       linked);
-	bytes(sum);
+	summary_bytes(sum);
 	printf("\n  %" PRIu64 " switches, %" PRIu64 " failovers, %" PRIu64 " stalls\n",
 	       sum[SR_COUNTER_SWITCHES], sum[SR_COUNTER_FAILOVERS], sum[SR_COUNTER_STALLS]);
-	reasons(all);
+	summary_reasons(all);
 }

@@ -81,7 +81,7 @@ struct sr_stream *sr_active_stream_get(int fd)
 }
 
 /* What a call does besides counting: for the report, or if it failed. */
-static __attribute__((noinline, cold)) void notes(struct sr_stream *st, ssize_t r)
+static __attribute__((noinline, cold)) void note_call(struct sr_stream *st, ssize_t r)
 {
 	sr_hold();
 	if (sr_stat_orphans)
@@ -106,7 +106,7 @@ static inline void retired_count(_Atomic uint64_t *sum, ssize_t r)
 void sr_retired_received(struct sr_stream *st, ssize_t r)
 {
 	if (is_noted(r))
-		notes(st, r);
+		note_call(st, r);
 	if (r > 0)
 		retired_count(&st->rx_hot->plain, r);
 }
@@ -114,7 +114,7 @@ void sr_retired_received(struct sr_stream *st, ssize_t r)
 void sr_retired_sent(struct sr_stream *st, ssize_t r)
 {
 	if (is_noted(r))
-		notes(st, r);
+		note_call(st, r);
 	if (r > 0)
 		retired_count(&st->tx_hot->plain, r);
 }

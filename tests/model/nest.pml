@@ -70,7 +70,7 @@ inline tell()
 	want = false
 }
 
-/* wake() of ready.c */
+/* wake_set() of ready.c */
 inline wake()
 {
 	if

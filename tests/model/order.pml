@@ -229,13 +229,13 @@ active proctype sleeper()
 
 #ifdef LISTED
 #ifndef LISTER
-#define LISTER RMW	/* enqueue(): edge, then claim_entry()'s look at `listed' */
+#define LISTER RMW	/* list_entry(): edge, then claim_entry()'s look at `listed' */
 #endif
 #ifndef WAKER
-#define WAKER RMW	/* claim_entry(): ready, then wake()'s look at `sleepers' */
+#define WAKER RMW	/* claim_entry(): ready, then wake_set()'s look at `sleepers' */
 #endif
 #ifndef DROPPER
-#define DROPPER STORE	/* drop(): listed, then sr_epoll_has_news()'s look at `edge' */
+#define DROPPER STORE	/* queue_drop(): listed, then sr_epoll_has_news()'s look at `edge' */
 #endif
 #ifndef SLEEPER
 #define SLEEPER RMW	/* ask_kernel(): sleepers, then `ready' */
@@ -293,7 +293,7 @@ active proctype waiter()
 			:: queued ->
 				exchange(EDGE, 0, edge);
 				seen = seen | data;
-				/* drop() */
+				/* queue_drop() */
 				queued = false;
 				exchange(READY, 0, was);
 #ifdef M_NOAGAIN

@@ -76,7 +76,7 @@ static void ask_end(struct asking *a)
 	free(a);
 }
 
-static void fail(struct asking *a, const char *reason)
+static void asking_fail(struct asking *a, const char *reason)
 {
 	struct sr_ask *ask = a->ask;
 
@@ -85,7 +85,7 @@ static void fail(struct asking *a, const char *reason)
 }
 
 /* The link has its memory and its doorbell, or will by the line. */
-static void succeed(struct asking *a)
+static void asking_succeed(struct asking *a)
 {
 	struct sr_ask *ask = a->ask;
 	struct sr_shm *l = a->link;
@@ -94,7 +94,7 @@ static void succeed(struct asking *a)
 	sr_loop_unwatch(&a->watch);
 	a->watch.fd = -1;
 	if (sr_shm_start(l, line)) {
-		fail(a, "memory");
+		asking_fail(a, "memory");
 		return;
 	}
 	a->link = NULL;
@@ -104,7 +104,7 @@ static void succeed(struct asking *a)
 
 /* Connects to the name of this attempt; or to the place that the word `there' names, if any.
  * 0, or -1 and errno. */
-static int call(int sock, const struct sockaddr *to, unsigned attempt, const char *there)
+static int asking_call(int sock, const struct sockaddr *to, unsigned attempt, const char *there)
 {
 	char name[SR_THERE_NAME_LEN];
 	struct sockaddr_un un;
@@ -236,7 +236,7 @@ static bool is_first_answer(struct asking *a)
 	return true;
 }
 
-static void answered(struct sr_watch *w, uint32_t events)
+static void on_answer(struct sr_watch *w, uint32_t events)
 {
 	struct asking *a = SR_OF(struct asking, watch, w);
 	char name[SR_THERE_NAME_LEN];
@@ -257,16 +257,16 @@ static void answered(struct sr_watch *w, uint32_t events)
 		reason = a->places ? begin_proof(a) : take_over(a, fds);
 		give_up(a, fds);
 		if (reason)
-			fail(a, reason);
+			asking_fail(a, reason);
 		else
-			succeed(a);
+			asking_succeed(a);
 		return;
 	}
 	give_up(a, fds);
 	hang_up(a);
 	if (sr_there_shm(name, &user, a->word)) {
 		strcpy(a->ask->there, a->word);
-		fail(a, SR_THERE);
+		asking_fail(a, SR_THERE);
 		return;
 	}
 	/* If a keeper has ended without a word, another process takes its place, and is asked
@@ -277,7 +277,7 @@ static void answered(struct sr_watch *w, uint32_t events)
 	if (why == SR_REASON_NO_MATCH || why == SR_REASON_FORK)
 		next_name(a);
 	else
-		fail(a, a->reason);
+		asking_fail(a, a->reason);
 }
 
 /* Was the asker sent to a process of this user?  A process that may hold the peer's end has said
@@ -300,7 +300,7 @@ static int is_peer(struct asking *a, uint32_t uid)
 }
 
 /* Returns true if the caller must try the next name. */
-static bool connected(struct asking *a, int sock)
+static bool asking_connected(struct asking *a, int sock)
 {
 	const char *reason = "user";
 	uint32_t uid = sr_local_peer(sock);
@@ -316,7 +316,7 @@ static bool connected(struct asking *a, int sock)
 							     send_offer(a, sock);
 	}
 	if (!reason) {
-		a->watch = (struct sr_watch){.fd = sock, .fn = answered};
+		a->watch = (struct sr_watch){.fd = sock, .fn = on_answer};
 		if (!sr_loop_watch(&a->watch, EPOLLIN))
 			return false;
 		a->watch.fd = -1;
@@ -340,7 +340,7 @@ bool sr_shm_absent(const struct sockaddr *to)
 	refused = sock >= 0;
 
 	for (unsigned i = 0; i < ATTEMPTS && refused; i++)
-		refused = call(sock, to, i, "") && errno == ECONNREFUSED;
+		refused = asking_call(sock, to, i, "") && errno == ECONNREFUSED;
 	if (sock >= 0)
 		sr_fd_close(sock);
 	return refused;
@@ -360,8 +360,8 @@ static int call_next(struct asking *a, int sock)
 	int r;
 
 	if (!a->places)
-		return call(sock, (const struct sockaddr *)&a->ask->dst, a->attempt++,
-			    a->ask->there);
+		return asking_call(sock, (const struct sockaddr *)&a->ask->dst, a->attempt++,
+				   a->ask->there);
 	r = call_in_dir(sock, a);
 	a->called += r == 0;
 	return r;
@@ -385,7 +385,7 @@ static void next_name(struct asking *a)
 			 * full backlog is treated as if it had ended (sr_ask_again()). */
 			if (errno == EAGAIN && !a->ask->there[0])
 				a->reason = "refused";
-		} else if (!connected(a, sock)) {
+		} else if (!asking_connected(a, sock)) {
 			sr_timer_set(&a->timer, ANSWER_MS);
 			return;
 		} else {
@@ -395,13 +395,13 @@ static void next_name(struct asking *a)
 	if (sock >= 0)
 		sr_fd_close(sock);
 	if (!a->early || sr_reason_find(a->reason) != SR_REASON_USER) {
-		fail(a, a->reason);
+		asking_fail(a, a->reason);
 	} else if (sr_now_ns() - a->since_ns < EARLY_MS * 1000000) {
 		a->early = false;
 		a->attempt = 0;
 		sr_timer_set(&a->timer, AGAIN_MS);
 	} else {
-		fail(a, "no-match");
+		asking_fail(a, "no-match");
 	}
 }
 
@@ -435,7 +435,7 @@ static const char *ask_begin(struct asking *a)
 	return a->link ? NULL : "memory";
 }
 
-static void due(struct sr_timer *t)
+static void on_asking_timer(struct sr_timer *t)
 {
 	struct asking *a = SR_OF(struct asking, timer, t);
 	const char *reason = a->watch.fd >= 0 ? "timeout" : NULL;
@@ -448,7 +448,7 @@ static void due(struct sr_timer *t)
 	if (!a->since_ns)
 		reason = ask_begin(a);
 	if (reason)
-		fail(a, reason);
+		asking_fail(a, reason);
 	else
 		next_name(a);
 }
@@ -462,7 +462,7 @@ int sr_shm_ask(struct sr_ask *ask)
 	a->ask = ask;
 	a->watch.fd = -1;
 	a->reason = "no-listener";
-	a->timer.fn = due;
+	a->timer.fn = on_asking_timer;
 	ask->kind = a;
 	/* done() is never called from here. */
 	sr_timer_set(&a->timer, ask->redirects && !ask->there[0] ? AGAIN_MS : 0);

@@ -326,7 +326,7 @@ static void close_listener(struct sr_watch *w, enum sr_proof proof)
 		sr_fd_close(w->fd);
 }
 
-static void unlisten(void *handle)
+static void shm_unlisten(void *handle)
 {
 	struct listener *listener = handle;
 
@@ -450,7 +450,7 @@ const struct sr_rendezvous sr_rendezvous_shm = {
 	.ask = sr_shm_ask,
 	.cancel = sr_shm_cancel,
 	.listen = listen_at,
-	.unlisten = unlisten,
+	.unlisten = shm_unlisten,
 	.tell = tell_asker,
 	.accept = accept_request,
 	.refuse = refuse_request,

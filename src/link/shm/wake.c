@@ -59,7 +59,7 @@
 
 /* Puts a packet on the doorbell or the line.  If the socket is full, the
  * packets in it wake the peer just as well. */
-static void ping(int fd)
+static void ring_bell(int fd)
 {
 	int err = errno;
 
@@ -75,7 +75,7 @@ static void ping(int fd)
 /* Returns false if the other end is closed, or lies.  arm_lock, for sr_local_recv().  A stream of
  * bytes is empty when a call has had less than it asked for.  (That its end has come, too, the
  * next call shows, and the line.) */
-static bool drain(struct sr_shm *l, int fd)
+static bool drain_bell(struct sr_shm *l, int fd)
 {
 	size_t most = fd == l->doorbell && l->bell_streams ? DRAIN_MAX : 1;
 	int err = errno, i = 0;
@@ -140,7 +140,7 @@ void sr_shm_ring(struct sr_shm *l, unsigned bit)
 	if (was & BY_FUTEX)
 		wake_futex(asleep);
 	if (was & BY_DOORBELL)
-		ping(l->doorbell);
+		ring_bell(l->doorbell);
 }
 
 void sr_shm_ring_all(struct sr_shm *l)
@@ -150,7 +150,7 @@ void sr_shm_ring_all(struct sr_shm *l)
 	sr_fence_look(); /* pair doorbell: arm(), arm_once() */
 	if (!(sr_look(&l->peer->asleep) & BY_LINE))
 		sr_shm_ring(l, WANTED);
-	ping(l->line.fd);
+	ring_bell(l->line.fd);
 }
 
 /* The other end of the line or doorbell is closed.  The peer has dropped the
@@ -195,7 +195,7 @@ int sr_shm_arm_once(struct sr_link *link, unsigned want)
 	sr_lock(&l->arm_lock);
 	flags = sr_observe(&l->own->asleep); /* pairs with the peer's sr_shm_ring() */
 	if (l->armed_once & ~flags) {
-		open = drain(l, l->doorbell);
+		open = drain_bell(l, l->doorbell);
 		others |= l->armed_rx ? SR_NOTIFY_RX : 0;
 		others |= l->armed_tx ? SR_NOTIFY_TX : 0;
 		flags = sr_observe(&l->own->asleep); /* as above */
@@ -245,7 +245,7 @@ void sr_shm_awake(struct sr_link *link, unsigned want, bool watched, bool slept)
 
 	(void)watched;
 	sr_lock(&l->arm_lock);
-	open = !slept || drain(l, l->doorbell);
+	open = !slept || drain_bell(l, l->doorbell);
 	l->armed_rx -= (want & SR_NOTIFY_RX) != 0;
 	l->armed_tx -= (want & SR_NOTIFY_TX) != 0;
 	others |= l->armed_rx ? SR_NOTIFY_RX : 0;
@@ -273,7 +273,7 @@ void sr_shm_line_readable(struct sr_watch *w, uint32_t events)
 
 	(void)events;
 	sr_lock(&l->arm_lock);
-	open = drain(l, w->fd);
+	open = drain_bell(l, w->fd);
 	sr_unlock(&l->arm_lock);
 	if (open) {
 		if (l->doorbell == w->fd)	/* the sleepers' packets were drained, too */
