@@ -107,7 +107,7 @@ static int parse_integer(const char *value, int min, int max, void *field)
 		return parse_integer(value, min, max, field); \
 	}
 PARSE_INTEGER(milliseconds, 0, 3600 * 1000)
-/* At least some ticks of the service thread, which looks for answers (link/verbs/cq.c). */
+/* At least some ticks of the service thread, which looks for answers (link/verbs/tick.c). */
 PARSE_INTEGER(retry, 200, 60 * 1000)
 PARSE_INTEGER(microseconds, 0, 1000 * 1000)
 PARSE_INTEGER(port_offset, -65535, 65535)

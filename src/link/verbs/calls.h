@@ -162,6 +162,9 @@ void sr_verbs_unwatch(struct sr_link *link, struct sr_watcher *w);
 void sr_verbs_rang(struct sr_link *link);
 /* Epoll sets wait for these SR_NOTIFY_ bits of the link.  locked */
 void sr_vcq_note_armed(struct sr_vlink *l, unsigned bits);
+
+/* ---- tick.c ---- */
+void sr_vlook_init(struct sr_vcarrier *c);
 enum { SR_LOOK = 1, SR_LOOK_SOON = 2, SR_LOOK_WATCH = 4 };
 /* The timer looks after the carrier, while something is unfinished or its link is dead and not
  * closed.  how: SR_LOOK, SR_LOOK_SOON (in 0.2 ms), or both; SR_LOOK_WATCH: the service

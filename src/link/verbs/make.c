@@ -355,6 +355,7 @@ static struct sr_vcarrier *carrier_new(struct rdma_cm_id *id, struct sr_vdev *de
 	c->cm.event = sr_vcm_link_event;
 	c->share.task.fn = sr_vshare_task;
 	sr_vcq_init(c);
+	sr_vlook_init(c);
 	sr_mutex_init(&c->lock, SR_RANK_LINK_FIRST);
 	c->id = id;
 	id->context = &c->cm;

@@ -15,7 +15,7 @@
  * After its own last record a link posts nothing, but the peer may still write to its receive ring
  * until the peer's last record has come, and the device may still read its send ring.  So a link
  * of a shared carrier that no stream has any more stays (l->lingers) until its number is free and
- * the last WRITE from its send ring has completed.  The timer of the carrier (cq.c) then frees it.
+ * the last WRITE from its send ring has completed.  The timer of the carrier (tick.c) then frees it.
  *
  * Locks: the carrier's, except where said.
  */

@@ -14,7 +14,8 @@
  *   make.c  making what the device has of a carrier, and destroying it
  *   qp.c    a link as the engine sees it
  *   mem.c   pinned memory
- *   cq.c    completions, sleeping, and the service thread's share of both
+ *   cq.c    completions, and sleeping until some come
+ *   tick.c  the timer of a carrier
  *   post.c  packets that go out.  Only this file posts sends
  *   tx.c    what a link has for them: data, messages, credit
  *   rx.c    what arrives: completions, messages, the receive ring
@@ -167,7 +168,7 @@ struct sr_vin {
 	unsigned repost_n;	/* receive buffers to be posted again */
 };
 
-/* The timer, and what it remembers of its last look (cq.c).  loop */
+/* The timer, and what it remembers of its last look (tick.c).  loop */
 struct sr_vlook {
 	uint64_t tick;		/* the number of the tick in which the last whole look was */
 	unsigned used, soon_used, quiet_ticks;
@@ -294,7 +295,7 @@ struct sr_vrx {
 	uint64_t turn_at, turn_ns; /* sr_vgrow_turn(): its next offset, its last time; rx */
 };
 
-/* How far the link had come when the timer last looked (cq.c).  loop */
+/* How far the link had come when the timer last looked (tick.c).  loop */
 struct sr_vseen {
 	uint64_t taken, sum, moved_ns;
 };

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * tick.c - the timer of a carrier.  It looks after the carrier while that is busy: it takes what has
+ * come, sends what is due, asks a peer that says nothing, and gives the carrier up if that stays so.
+ * In each tick it decides whether the program uses the carrier, or the service thread is to watch
+ * the channel (cq.c).  A carrier that is not busy is watched, and has no ticks.
+ *
+ * Locks: the carrier's.  All of it runs in the service thread but sr_vlook_start().
+ */
+#include "base/sys.h" /* before any system header */
+#include "link/verbs/verbs.h"
+
+#include "base/order.h"
+
+enum {
+	TICK_MS = 50,
+	SOON_US = 200,		/* a tick while bytes are held back */
+	BUSY_SOON_US = 2000,	/* the same while the program looks itself */
+	BUSY = 3,		/* looks of the program in a tick: more is use */
+};
+
+#define TICK_NS (TICK_MS * UINT64_C(1000000))
+
+/* Queues a PROBE on any link that may still send.  If all links have sent their last records, none
+ * is needed, because the peer has to answer with its own last records.  Returns whether the peer
+ * owes an answer. */
+static bool ask_peer(struct sr_vcarrier *c)
+{
+	const struct sr_msg msg = { .type = SR_MSG_PROBE };
+	struct sr_vlink *l = c->links;
+
+	while (l && ((sr_link_events(&l->link) & (SR_LINK_UP | SR_LINK_DEAD)) != SR_LINK_UP ||
+		     l->tx.last != SR_V_OPEN))
+		l = l->next;
+	return !l || !sr_vtx_queue(l, &msg);
+}
+
+/* The peer has not answered what it has to answer at once, or while its program reads.
+ * Its service thread answers a PROBE in any case: if nothing at all comes from the peer for
+ * a quarter of retry_ms it is asked, and after the rest the carrier is given up.  (A suspended
+ * process receives no ticks, so SIGSTOP does not count towards these times.) */
+static void vlook_probe(struct sr_vcarrier *c, bool unanswered)
+{
+	const unsigned limit = sr_conf.retry_ms / TICK_MS;
+	const uint32_t taken = sr_packets_taken(&c->out.credit);
+	struct sr_vlook *k = &c->look;
+
+	if (!unanswered || taken != k->packets) {
+		k->packets = taken;
+		k->quiet_ticks = 0;
+		return;
+	}
+	if (++k->quiet_ticks >= limit && c->out.probe_out)
+		sr_vcarrier_break(c, sr_vpost_why(c, IBV_WC_SUCCESS, "timeout"));
+	else if (k->quiet_ticks >= limit / 4 && !c->out.probe_out)
+		c->out.probe_out = ask_peer(c);
+}
+
+/* Returns whether the program has taken bytes that no ACK has told the peer of.  If it has taken
+ * nothing since the last tick, such an ACK is owed now. */
+static bool owe_unsaid(struct sr_vlink *l, uint64_t taken)
+{
+	bool unsaid = (sr_link_events(&l->link) & SR_LINK_SWITCH) &&
+		      taken != sr_load(&l->tx.ack_said);
+
+	if (unsaid && taken == l->seen.taken)
+		sr_vtx_owe(l);
+	return unsaid;
+}
+
+/* siw may leave an answerer's first message lying in its socket until the next one comes
+ * (siw_accept() replies before it listens).  Owes a packet to an answerer that has not been heard
+ * of, and returns whether there is one. */
+static bool owe_unheard(struct sr_vlink *l)
+{
+	struct sr_vcarrier *c = l->c;
+	bool unheard = c->iwarp && l->link.role == SR_ROLE_ASKER &&
+		       !sr_packets_taken(&c->out.credit);
+
+	if (unheard && c->out.credit.sent)
+		sr_vtx_owe(l);
+	return unheard;
+}
+
+/* Does the peer owe an answer?  Of a link that we have given up, its last record. */
+static bool is_unanswered(struct sr_vlink *l)
+{
+	unsigned have = sr_link_events(&l->link);
+
+	if (have & SR_LINK_DEAD)
+		return sr_load(&l->c->shared) && l->tx.last == SR_V_DROPPED && !l->over;
+	return sr_link_has_said(&l->link, SR_MSG_SWITCH) &&
+	       (!(have & SR_LINK_ACKSW) || sr_load(&l->link.tx_acked) != sr_load(&l->link.tx_w) ||
+		(sr_link_has_said(&l->link, SR_MSG_END) && !(have & SR_LINK_ACKEND)));
+}
+
+/* Notes how far the link has come, and returns whether it needs another tick.  While there is
+ * traffic its packets have the ACKs and the credit with them; the ticks see to what is left when
+ * the traffic stops.  Sets *unanswered if the peer owes an answer.  locked */
+static bool note_progress(struct sr_vlink *l, uint64_t now, bool *unanswered)
+{
+	uint64_t taken = sr_load(&l->link.rx_taken);
+	uint64_t sum = taken + sr_load(&l->link.tx_acked) + sr_load(&l->link.tx_w) +
+		       sr_load(&l->link.rx_h);
+	bool dead = sr_link_events(&l->link) & SR_LINK_DEAD, owed = is_unanswered(l);
+	bool busy = owed || l->lingers;
+
+	*unanswered |= owed;
+	if (dead)
+		return busy;
+	busy |= owe_unsaid(l, taken);
+	busy |= owe_unheard(l);
+	if (sum != l->seen.sum)	/* none of them ever decreases */
+		l->seen.moved_ns = now;
+	l->seen.taken = taken;
+	l->seen.sum = sum;
+	return busy || now - l->seen.moved_ns < TICK_NS;
+}
+
+/* The whole look, each TICK_MS.  Returns whether there is to be another one in the next tick.  Sets
+ * *idles if a ring is to be looked at later, when its link has been idle (grow.c). */
+static bool whole_look(struct sr_vcarrier *c, uint64_t now, bool *idles)
+{
+	struct sr_vlook *k = &c->look;
+	bool busy = false, in_use, watched, unanswered;
+	struct sr_vlink *l;
+
+	sr_vcarrier_lock(c);
+	unanswered = !sr_packets_may_send(&c->out.credit, true) && sr_vpost_waits(c);
+	for (l = c->links; l; l = l->next)
+		busy |= note_progress(l, now, &unanswered);
+	vlook_probe(c, unanswered);
+	sr_vpost_due(c);
+	in_use = c->cq.used - k->used > BUSY;
+	k->used = c->cq.used;
+	sr_vcarrier_unlock(c);
+	for (l = c->links; l; l = l->next)
+		if (!(sr_link_events(&l->link) & SR_LINK_DEAD))
+			*idles |= sr_vgrow_idle(l, now - l->seen.moved_ns);
+	watched = sr_vcq_watch(c, !in_use);
+	return busy || unanswered || in_use || !watched || sr_load(&k->on);
+}
+
+/* The whole looks of all carriers come at one time, and wake the thread once. */
+static void vlook_set_timer(struct sr_vlook *k)
+{
+	if (!(sr_load(&k->on) & SR_LOOK_SOON))
+		sr_timer_set(&k->timer, TICK_MS - sr_now_ns() / 1000000 % TICK_MS);
+	else
+		sr_timer_set_us(&k->timer, k->busy ? BUSY_SOON_US : SOON_US);
+}
+
+/* Returns whether the program has looked since the last tick, and notes its looks for the next
+ * one.  If it has, it will probably take the completions itself for which bytes wait.  locked */
+static bool note_looks(struct sr_vcarrier *c)
+{
+	bool yes = c->cq.used != c->look.soon_used;
+
+	c->look.soon_used = c->cq.used;
+	return yes;
+}
+
+static void next_look(struct sr_vcarrier *c, bool again, bool soon, unsigned later_ms)
+{
+	struct sr_vlook *k = &c->look;
+
+	if (again) {
+		atomic_fetch_or_explicit(&k->on, SR_LOOK | (soon ? SR_LOOK_SOON : 0),
+					 memory_order_relaxed);
+		vlook_set_timer(k);
+	} else if (later_ms) {
+		sr_timer_set(&k->timer, later_ms);
+	}
+}
+
+/* The next tick is to be soon if bytes wait for a completion that nobody watches for, or
+ * if the link is ending. */
+static void vlook_tick(struct sr_timer *t)
+{
+	struct sr_vcarrier *c = SR_OF(struct sr_vcarrier, look.timer, t);
+	struct sr_vlook *k = &c->look;
+	uint64_t now = sr_now_ns();
+	bool whole = now / TICK_NS != k->tick, idles = false, again, soon;
+	unsigned later_ms = 0;
+
+	sr_vcq_look(c);
+	/* A thread that moves the link after this starts the timer again. */
+	atomic_fetch_and_explicit(&k->on, SR_LOOK_WATCH | (whole ? 0 : SR_LOOK),
+				  memory_order_relaxed);
+	sr_fence_look();	/* pair look: sr_vlook_start() */
+	k->tick = now / TICK_NS;
+	sr_vcarrier_get(c);
+	sr_vcarrier_sweep(c);
+	if (c->id && sr_vcarrier_is_unused(c)) {
+		soon = k->busy = sr_vcarrier_end(c, &later_ms);
+		again = soon || (later_ms && !whole);
+	} else {
+		again = !whole || whole_look(c, now, &idles);
+		sr_lock(&c->lock);
+		soon = c->qp && sr_vpost_waits(c) && !c->cq.watched;
+		k->busy = note_looks(c);
+		sr_unlock(&c->lock);
+		later_ms = idles ? SR_V_IDLE_MS : 0;
+	}
+	if (c->id)
+		next_look(c, again, soon, later_ms);
+	sr_vcarrier_put(c);
+}
+
+static void vlook_task(struct sr_task *t)
+{
+	struct sr_vcarrier *c = SR_OF(struct sr_vcarrier, look.task, t);
+	unsigned asked = atomic_fetch_and_explicit(&c->look.on, ~(unsigned)SR_LOOK_WATCH,
+						   memory_order_relaxed);
+
+	c->look.busy = false;
+	if ((asked & SR_LOOK_WATCH) && !sr_vcq_watch(c, true))
+		sr_vlook_start(c, SR_LOOK);
+	if (c->id && (asked & (SR_LOOK | SR_LOOK_SOON)))
+		vlook_set_timer(&c->look);
+	sr_vcarrier_put(c);
+}
+
+/* pair look: the caller has moved the link: by a sequentially consistent change (DEAD), or
+ * under its lock, which vlook_tick() takes before it looks at what moved; and so does
+ * vlook_task() before it watches for a thread that is dispatched. */
+void sr_vlook_start(struct sr_vcarrier *c, unsigned how)
+{
+	struct sr_vlook *k = &c->look;
+
+	/* Both accesses come after the caller's change.  If the bits are set already, the tick or
+	 * the task that clears them has not run yet, and will see that change. */
+	if (!(how & ~sr_look(&k->on)) ||
+	    !(how & ~atomic_fetch_or_explicit(&k->on, how, memory_order_seq_cst)))
+		return;
+	sr_vcarrier_get(c);
+	if (!sr_loop_post(&k->task))
+		sr_vcarrier_put(c);	/* it is posted, and has a reference */
+}
+
+/* Called when the carrier is made, before other threads may post the task. */
+void sr_vlook_init(struct sr_vcarrier *c)
+{
+	c->look.task.fn = vlook_task;
+	c->look.timer.fn = vlook_tick;
+}
