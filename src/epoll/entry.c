@@ -46,8 +46,8 @@ void sr_epoll_go_plain(struct sr_stream *st)
 
 /* ---- linked, and plain again: sets.lock held ---- */
 
-/* The kernel's set tells of the entry as it is from now on; a call that has begun already may
- * not see it. */
+/* The kernel's set has the entry as it is now.  An epoll_wait(2) that has begun already may not
+ * report it. */
 static void note_since(struct sr_epoll_entry *e)
 {
 	/* pair since: add_to_count(); the caller has changed the kernel's set */
@@ -69,14 +69,13 @@ static void note_registered(struct sr_epoll_entry *e)
 /*
  * Has the program been told of room since the entry's last change?  The entry is plain.
  *
- * It was if a call that began after the change has told all that the kernel's set had.  Such a
- * call leaves room for one event more, so a program whose calls are always full makes none.
- * Then the kernel is asked.  An entry that can be written to waits in the kernel's set until a
- * call has told of it.  So if nothing waits there, a call has.
+ * It has if an epoll_wait(2) that began after the change returned fewer events than it had room
+ * for (note_drained() in wait.c).  A program whose calls are always full makes no such call.  For
+ * it the kernel is asked: if the anchor can be written to, but the kernel's set has nothing to
+ * report, then a call has already reported the room.
  *
- * The two questions must be about one moment: between them nothing is sent, because no plain
- * call is in flight and the count of bytes has not moved; so the room is still there when the
- * set is asked.
+ * These two questions must be about one moment.  They are if nothing was sent between them, which
+ * is known because no plain call is in flight and the count of bytes is the same as before.
  */
 static bool is_room_told(struct sr_epoll_entry *e)
 {
@@ -96,9 +95,8 @@ static bool is_room_told(struct sr_epoll_entry *e)
  * are any, because the program may not have been told of them.  Room is no news if the program
  * has been told of it, and has not found the stream full since.
  *
- * No edge is lost between the two: a call that finds the stream full sets out.full, and then
- * looks at the gates (note_full() in sock/send.c); here a gate has been shut before out.full
- * is looked at.
+ * No edge is lost: a send that finds the stream full sets out.full, and then looks at the gates
+ * (note_full() in sock/send.c).  Here a gate was shut first, and then out.full is looked at.
  */
 static uint32_t news_of_link(struct sr_epoll_entry *e, bool told)
 {
@@ -107,7 +105,7 @@ static uint32_t news_of_link(struct sr_epoll_entry *e, bool told)
 		       SR_EPOLL_ALL & ~(uint32_t)SR_EPOLL_OUT : SR_EPOLL_ALL;
 }
 
-/* added: just now, and not in the kernel's set. */
+/* added: the entry is new, and the kernel's set has nothing of it. */
 static bool entry_link(struct sr_epoll_entry *e, bool added)
 {
 	bool told;
@@ -185,8 +183,9 @@ void sr_epoll_remove(struct sr_epoll_entry *e)
 		sr_epoll_tell(set, false);
 }
 
-/* If a thread has just received a one-shot token, it finds the count changed, and the event goes
- * to the next thread, by the call of the kernel here. */
+/* A thread that has just received the entry's one-shot token finds that the count in it is not the
+ * entry's any more, and drops the event.  The EPOLL_CTL_MOD here makes the kernel report the event
+ * again. */
 void sr_epoll_release_now(struct sr_epoll_entry *e)
 {
 	unsigned state = sr_load(&e->state);
@@ -277,7 +276,8 @@ static int entry_add(struct sr_epoll *set, struct sr_stream *st, int epfd, int f
 	bool shut = sr_any_gate_shut(st);
 	int r;
 
-	/* Of a stream's entries that are deleted, and keep their doorbells, none is needed now. */
+	/* Entries of the stream that the program has deleted have kept their doorbells.  None of
+	 * them is needed now. */
 	for (e = sr_epoll_entries(st); e; e = next) {
 		next = e->next_of_stream;
 		if (sr_epoll_is_deleted(e))
@@ -307,8 +307,9 @@ static int entry_modify(struct sr_epoll_entry *e, struct epoll_event *ev)
 {
 	int r;
 
-	/* First: it may fire before the call has returned.  (The kernel refuses if the
-	 * descriptor was closed behind our back.  Then the entry is void.) */
+	/* Before the kernel's call, because the entry may fire before that returns.  (The kernel
+	 * refuses if the descriptor was closed without the library's knowledge.  Then the entry is
+	 * void.) */
 	set_events(e, ev->events, ev->data.u64);
 	if (!e->linked) {
 		r = sr_epoll_kernels(e, EPOLL_CTL_MOD);
@@ -363,8 +364,9 @@ static int control_kernel(struct sr_epoll *set, struct sr_epoll_entry *e, int ep
 	return 0;
 }
 
-/* Would an entry with these events do without a token, where a token may reach other processes?
- * A lent set is this process's own later (family.c). */
+/* May the set have an entry of ours with these events?  A foreign set may not, because tokens would
+ * reach other processes.  But in a lent set, which may become this process's own later (family.c),
+ * plain entries without a token may stay, so all but one-shot ones. */
 static bool may_stay(struct sr_epoll *set, uint32_t events)
 {
 	return !sr_load(&set->foreign) || (!(events & EPOLLONESHOT) && sr_epoll_is_lent(set));
@@ -405,9 +407,10 @@ bool sr_epoll_stream_lent(struct sr_stream *st)
 	return lent;
 }
 
-/* The entry that a call on the stream's descriptor fd is about; NULL: there is none.  One with
- * which the call cannot go on leaves the set first: deleted, when the call adds the stream with
- * EPOLLEXCLUSIVE; or in a lent set, when the call makes it one-shot. */
+/* Returns the entry that the program's call on fd is about, or NULL.  In two cases the entry is
+ * removed first, and the kernel alone serves the call: an entry that the program has deleted, if
+ * the call adds the stream with EPOLLEXCLUSIVE; and a plain entry that may not stay with the events
+ * of the call. */
 static struct sr_epoll_entry *entry_of_call(struct sr_epoll *set, struct sr_stream *st, int op,
 					    int fd, struct epoll_event *ev)
 {

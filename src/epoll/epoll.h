@@ -32,8 +32,8 @@ void sr_epoll_duplicated(int fd, int got);
 /* fd is about to be closed or replaced, or is found to be no set any more. */
 void sr_epoll_gone(int fd);
 extern struct sr_fdmap sr_epoll_map;
-/* Sets have no references: this may be another set the next moment, but the memory stays a
- * set's. */
+/* Sets have no reference count: the next moment the memory may be that of another set, but never
+ * anything else than a set's. */
 static inline struct sr_epoll *sr_epoll_peek(int fd)
 {
 	sr_fdmap_entry *e = sr_fdmap_find(&sr_epoll_map, fd);
@@ -96,8 +96,9 @@ void sr_epoll_stream_gone(struct sr_stream *st);
 void sr_epolls_await_locks(void);	/* the locks of the first rank (lock.h) */
 void sr_epolls_before_fork(void);	/* streams' locks are free */
 void sr_epolls_forget(void);		/* child of fork */
-/* leave: the process ends, or is about to execute another program, which is not counted among
- * the processes that have its sets.  return: the exec has failed. */
+/* leave: counts this process out of its sets, because it ends (ends), or because it is about to
+ * execute another program.  In the second case sets with entries stay counted, and those that stay
+ * open in the new program.  return: the exec has failed, so the process is counted again. */
 void sr_epolls_leave(bool ends);
 void sr_epolls_return(void);
 bool sr_epolls_keep(int fd);		/* does the child of a fork go on using this descriptor? */

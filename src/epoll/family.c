@@ -2,21 +2,22 @@
 /*
  * family.c - sets that a process has inherited, or has left to its children.
  *
- * When a child first uses a set that others have, too, and when it receives a token there,
- * which may have been to wake the parent, it writes to an eventfd that the service threads of
- * all processes of the family watch, and they give their sets up.
+ * All processes of the family, a process and those forked from it, share an eventfd, which their
+ * service threads watch.  A child writes to it when it first uses a set that other processes have,
+ * too, and whenever it receives a token there, because that event may have been meant to wake the
+ * parent.  Then each process that watches the eventfd makes all its sets foreign.
  *
  * A slot (base/family.h) counts the processes that have a set.  A process counts itself out
  * when it ends, executes another program or closes the set.  Before that it makes its entries
  * in the kernel's set the program's own again, because no other process understands its tokens.
- * (Those of its doorbells vanish with its descriptors, a moment later.)  When the last process
- * uses the set next, it finds that it is alone, and the set is an ordinary one from then on.
- * So it is with a daemon that makes its set and then forks into the background.  A process that
- * is killed never counts itself out, and the set stays foreign.
+ * (Those of its doorbells vanish with its descriptors, a moment later.)  When a child uses an
+ * inherited set and no other process has the set any more, the set becomes an ordinary one.  A
+ * daemon that makes its set and then forks into the background is such a case.  A process that
+ * is killed never counts itself out, so the set stays foreign.
  *
- * A stream that is added before that has a plain entry, and gets no link while the set is lent
- * (sr_epoll_is_lent()); an entry needs no token in the kernel's set as long as it is plain, unless
- * it is one-shot.
+ * Until then the set is lent (sr_epoll_is_lent()).  A stream that is added to a lent set has a
+ * plain entry, and gets no link yet.  A plain entry needs no token in the kernel's set, unless it
+ * is one-shot; so one-shot entries are not kept in a lent set.
  *
  * Locks: family_lock, a leaf; set->lock.
  */
@@ -35,7 +36,7 @@
 
 static struct sr_mutex family_lock = SR_MUTEX(SR_RANK_LEAF);
 
-/* A wake-up was lost to another process of the family. */
+/* Another process of the family uses an inherited set, and may have taken a wake-up of ours. */
 static void family_rang(struct sr_watch *w, uint32_t events)
 {
 	(void)w;

@@ -7,11 +7,12 @@
 
 enum sr_epoll_inherited {
 	SR_EPOLL_MADE,		/* this process has made the set */
-	/* The parent process has, and only this one still has it.  For a moment the kernel's
-	 * set may still have tokens of the parent's. */
+	/* The parent process has made the set, and only this process still has it.  For a moment
+	 * the kernel's set may still have tokens of the parent's. */
 	SR_EPOLL_LEFT,
-	/* The parent process has, and others may have it.  Then `foreign' is set, and `linked'
-	 * is one more than there are entries, so that waits take the slow path. */
+	/* The parent process has made the set, and other processes may have it.  Then `foreign' is
+	 * set, and `linked' is one more than there are linked entries, so that waits take the slow
+	 * path. */
 	SR_EPOLL_SHARED,
 };
 
@@ -39,8 +40,8 @@ void sr_epoll_return_wakeup(void);
 bool sr_epoll_is_lent(struct sr_epoll *set);
 /* Makes a set that others had this process's own; set->lock held. */
 void sr_epoll_make_own(struct sr_epoll *set);
-/* Another process may go on with the set: what is plain is in the kernel's set as the
- * program has put it there. */
+/* This process is about to count itself out.  If another one goes on with the set, the entries of
+ * plain streams are released: the kernel's set holds for them what the program has put there. */
 void sr_epoll_hand_down(struct sr_epoll *set);
 /* make: makes the eventfd of the family, once.  watch: also lets this process's service thread
  * watch it.  False: impossible. */

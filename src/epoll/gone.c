@@ -36,8 +36,8 @@ int sr_epoll_each(struct sr_stream *st, struct sr_epoll *set, int number,
 	return n;
 }
 
-/* Plain entries go with the open file, as the kernel's do; it may be another
- * process's, too. */
+/* The stream's last descriptor is closed here.  A plain entry's registration stays in the kernel's
+ * set: the kernel drops it with the open file, which another process may still have. */
 void sr_epoll_stream_gone(struct sr_stream *st)
 {
 	sr_epoll_each(st, NULL, -1, sr_epoll_remove);
@@ -60,9 +60,10 @@ static bool has_ended_both(struct sr_stream *st)
 }
 
 /*
- * fd is closed and the open file lives on, and so does the entry in the kernel's set, but
- * under a number by which nobody can change it: it has to be the program's own for good.
- * (If the peer does not answer in time it goes from the set.)
+ * fd is closed, but other descriptors of the stream stay open.  So the kernel keeps the entry
+ * in its set, under a number by which epoll_ctl(2) cannot change it any more.  Therefore it is
+ * given back to the program for good.  (If the peer does not answer in time, so that the stream
+ * cannot become plain, the entry leaves the kernel's set instead.)
  */
 void sr_epoll_number_gone(struct sr_stream *st, int fd)
 {
@@ -81,9 +82,10 @@ void sr_epoll_stream_retired(struct sr_stream *st)
 		sr_epoll_release(e);
 }
 
-/* The entries have references, and stay in memory for the sake of their tokens.  What they
- * are in the kernel's set is the parent's to change: so a stream that has any must not get a
- * link here, of which that set would not hear. */
+/* In the child of fork.  Gives back the entries' references to the stream.  The entries stay in
+ * memory, so that their tokens are recognized.  Only the parent may change what the kernel's set
+ * holds for them, so the set would not hear of a link that the stream gets in the child.  Returns
+ * whether there are such entries: then the stream must not get a link here. */
 SR_SELDOM bool sr_epoll_stream_inherited(struct sr_stream *st)
 {
 	struct sr_epoll_entry *e = sr_load(&st->sets.first);

@@ -9,32 +9,32 @@
  * set has the program's events and data, and costs nothing.  (One-shot entries carry
  * a token, see below.)
  *
- * Linked entries.  When a gate is shut, and before anybody else learns of it (before
- * the ACKSW, so before a mark can be on its way), the kernel stops reporting the entry
- * to the program.  The kernel's set then holds what wakes us, all edge-triggered and
- * with data that is an address of ours, a token:
+ * Linked entries.  When one of the gates shuts, the entry is changed in the kernel's set, so
+ * that the kernel no longer reports the program's data.  This happens before the peer learns of
+ * the switch (before ACKSW is sent, so before the peer can write a mark).  From then on the
+ * kernel's set holds only what wakes the library.  All of it is edge-triggered, but for the flag,
+ * and its data is an address in the library's memory, a token:
  *
- *   anchor	while the kernel has a say: the plain direction, raw bytes before a mark.
- *		An entry that is added when both directions are on their links has no
- *		anchor there, until sr_epoll_look() finds that it needs one.
+ *   anchor	while some events of the stream still come by TCP: those of a plain direction,
+ *		and raw bytes before a mark.  An entry that is added when both directions are
+ *		on their links has no anchor there, until sr_epoll_look() finds that it needs
+ *		one.
  *   doorbell	of each link that the entry has been armed on, if the link has a
  *		descriptor; other links call notify().  A doorbell that several links share is
  *		there once, with the token of one of their entries (member.c).
  *   waker	an eventfd, one for the set, by which notify() wakes a thread.  A nested set
  *		has its flag instead, level-triggered.
  *
- * The list of entries that may have something is described in ready.c, changes and
- * one-shot entries in entry.c, sleeping in wait.c, fork in set.c
- * and family.c.
- *
- * A set that is itself waited for: nest.c.
+ * Where the rest is described: the list of entries that may have something to report in ready.c,
+ * epoll_ctl(2) and one-shot entries in entry.c, sleeping in wait.c, fork in set.c and family.c,
+ * sets that are themselves waited for in nest.c.
  *
  * Locks, in this order:
  *   set->look_lock  the queue; visits
  *   a stream's rx_lock, tx_lock
- *   st->sets.lock  the stream's entries, their registration in the kernel
+ *   st->sets.lock   the stream's entries, and what the kernel's sets hold for them
  *   set->lock       waker, epfd; the set's list of entries
- *   link kinds' own, waits.lock
+ *   the locks of links, waits.lock
  *   set->flag_lock  the flag
  */
 #ifndef SR_EPOLL_IMPL_H
@@ -60,20 +60,21 @@ enum { /* of an entry's state */
 	SR_EPOLL_STEP = 8,	/* the count of changes */
 };
 
-/* Type-stable, and its set's for as long as it is on one of its lists. */
+/* The memory of an entry is used for entries only (pool.c), and it belongs to one set for as
+ * long as it is on one of that set's lists. */
 struct sr_epoll_entry {
 	_Alignas(256) _Atomic(struct sr_epoll *) set; /* sr_epoll_set_of() */
 	struct sr_stream *st;	/* with a reference */
 
-	/* What a visit reads; written under sets.lock.  set_events() publishes a state without LIVE,
-	 * then events and data, then the new state.  A visit observes the state, then the other two,
-	 * and then the state again: if it is the same, they belong together. */
+	/* What a visit reads; written under sets.lock.  set_events() publishes a state without
+	 * LIVE, then events and data, then the new state.  A visit observes the state, then the
+	 * other two, and then the state again: if it is the same, they belong together. */
 	atomic_uint state;
 	_Atomic uint32_t events;
 	_Atomic uint64_t data;
 
-	/* News that has not been reported, and AGAIN.  list_entry() releases it after what has
-	 * happened, and a visit takes it before it looks. */
+	/* News that has not been reported, and AGAIN.  list_entry() sets it (release) after the
+	 * event has happened, and a visit takes it before it looks at the stream. */
 	_Atomic uint32_t edge;
 	atomic_bool listed;	/* pair listed: ready.c */
 	struct sr_epoll_entry *next_listed;
@@ -135,12 +136,13 @@ struct sr_epoll {
 	/* A listener in the kernel's set; SR_EPOLL_LISTENERS: there have been several.  Without a
 	 * reference, and only compared. */
 	_Atomic(struct sr_stream *) listener;
-	atomic_bool others;	/* the kernel's set has what is no entry of ours */
-	atomic_bool woken;	/* the waker, and no thread has come yet */
+	atomic_bool others;	/* the kernel's set may hold descriptors without an entry of ours */
+	atomic_bool woken;	/* the waker has rung, and no thread has taken its event yet */
 	/* How many threads are in the kernel's epoll_wait (SR_EPOLL_SLEEPERS; one more if the
 	 * set is nested), and above that how many such calls have begun. */
 	_Atomic uint64_t sleepers;
-	/* `sleepers' when the last call began that has told all there was, as far as is known. */
+	/* The value of `sleepers' at the start of the last call that is known to have returned
+	 * all that was ready. */
 	_Atomic uint64_t drained;
 	_Atomic uint64_t turns;	/* calls that asked the kernel besides */
 	atomic_uint unasked;	/* calls since then */
@@ -161,8 +163,8 @@ static inline struct sr_epoll_entry *sr_epoll_entries(struct sr_stream *st)
 	return sr_load(&st->sets.first);
 }
 
-/* An entry is found by a token of the kernel's without a lock, and may be free or another set's.
- * Pairs with sr_epoll_entry_new(). */
+/* A thread that finds an entry by a token from the kernel holds no lock, so the entry may be free,
+ * or belong to another set.  Pairs with sr_epoll_entry_new(). */
 static inline struct sr_epoll *sr_epoll_set_of(const struct sr_epoll_entry *e)
 {
 	return sr_observe(&e->set);
@@ -210,23 +212,24 @@ bool sr_epoll_stream_lent(struct sr_stream *st);		/* entry.c */
 void sr_epoll_go_plain(struct sr_stream *st);
 /* The entry goes; if it is plain it stays in the kernel's set. */
 void sr_epoll_remove(struct sr_epoll_entry *e);
-/* The entry in the kernel's set is the program's own for good, and ours goes, unless the
- * stream is not plain yet. */
+/* Gives the entry in the kernel's set back to the program for good, and removes ours.  Does nothing
+ * if the stream is not plain yet. */
 void sr_epoll_release(struct sr_epoll_entry *e);
 void sr_epoll_release_now(struct sr_epoll_entry *e);	/* whatever the stream is */
 
 /* ---- gone.c ---- */
 /* Applies fn (NULL: nothing) to the stream's entries in the set (NULL: any) under the
- * number (-1: any).  How many are there? */
+ * number (-1: any).  Returns how many there are. */
 int sr_epoll_each(struct sr_stream *st, struct sr_epoll *set, int number,
 		  void (*fn)(struct sr_epoll_entry *e));
 
 /* ---- ready.c ---- */
 /* Something may have happened.  edge: what is news if edge-triggered. */
 void sr_epoll_list(struct sr_epoll_entry *e, uint32_t edge);
-/* Of the n events of the kernel's answer some have a token, of an entry's anchor or doorbell.
- * In their places comes what the entries have, if the set is still that of epfd.  Returns
- * how many events are left.  The call has `before` events more, in front of ev. */
+/* Some of the n events in the kernel's answer have the token of an entry's anchor or doorbell.
+ * Replaces each of them by what its entry has to report, or removes it if that is nothing, or if
+ * epfd is not the set's any more.  Returns how many events are left.  The call has `before` events
+ * more, in front of ev. */
 int sr_epoll_resolve(struct sr_epoll *set, int epfd, struct epoll_event *ev, int before,
 		     int n);
 /* Reports up to max of what is listed, if the set is still that of epfd. */
@@ -241,7 +244,7 @@ int sr_epoll_collect(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 /* Does the peer of the entry that is polled first run on this core, as far as is
  * known? */
 bool sr_epoll_same_core(struct sr_epoll *set, int epfd);
-/* Frees the dead; what lives is dropped. */
+/* Empties the queue: frees dead entries, and takes the others off the list. */
 void sr_epoll_drain(struct sr_epoll *set);
 /* Lists the entry, and wakes no thread.  _linked: only if it is linked. */
 void sr_epoll_enqueue(struct sr_epoll_entry *e, uint32_t edge);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * leave.c - the process ends, or becomes another program: its sets count one owner less
- * (set.c).
+ * leave.c - the process ends, or executes another program: its sets then have one owner less
+ * (family.c says what the owners are counted for).
  *
  * Lock: set->lock.
  */

@@ -8,11 +8,11 @@
  *   - the end was here, and so were all bytes, when the entry was reported;
  *   - the direction has not switched since, so no byte has to come once more, by TCP;
  *   - the program has taken all bytes by now, and has not changed the entry since.
- * No edge is lost: reads after that report never run out of bytes before the end, so the program
- * has come to the end, or will.  When a plain direction has ended, the kernel has all its bytes,
- * and it cannot switch any more.  (After the program's own SHUT_RD bytes may still come.)  A
- * hang-up (EPOLLHUP) is reported once, too.  But while there is an error, or a hang-up that has not
- * been reported yet, every change counts as news.
+ * No edge is lost: all bytes and the end were there at that report, so no later read finds the
+ * stream empty (EAGAIN) before the end.  When a plain direction has ended, the kernel has all its
+ * bytes, and the direction cannot switch any more.  (After the program's own SHUT_RD bytes may
+ * still come.)  A hang-up (EPOLLHUP) is reported once, too.  But while there is an error, or a
+ * hang-up that has not been reported yet, every change counts as news.
  *
  * Locks: of a stream what a look needs; look_lock for `end'.
  */
@@ -50,9 +50,9 @@ static uint32_t stream_level(struct sr_stream *st, uint32_t events,
 	bool open, full;
 
 	*w = (struct sr_waitset_entry){ .st = st, .events = (short)(events & 0x7fff) };
-	/* A gate that shuts meanwhile does so before a mark can come: what the kernel has may
-	 * be one, and nothing to be read.  Room that comes after out.full was set is an edge
-	 * (take_token()), so the kernel is asked again when it has been set here. */
+	/* If the gate shuts during the look, what the kernel says can be read may be a mark, which
+	 * is nothing for the program: look again.  And room makes an edge only after out.full was
+	 * set (take_token()): if it has just been set here, ask the kernel again. */
 	do {
 		sr_waitset_drop_links(w);
 		open = !sr_gate_shut(&st->in.gate);
@@ -80,8 +80,8 @@ bool sr_epoll_looks_at(const struct sr_epoll_entry *e)
 	return looked_at == e;
 }
 
-/* Will the nested set be ready for what the look has found, r?  An edge-triggered entry is
- * ready for news only, and not behind the visit that reports them. */
+/* Will the nested set be ready because of the events r that the look has found?  An edge-triggered
+ * entry makes it ready only by news, and only if this look does not report the news itself. */
 static bool makes_ready(struct sr_epoll_entry *e, uint32_t events, uint32_t r, uint32_t edge,
 			unsigned how)
 {
@@ -164,8 +164,8 @@ uint32_t sr_epoll_look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge
 
 /* ---- edges ---- */
 
-/* The news that came during the look and that it has seen.  The rest of them stay,
- * and AGAIN with them: the look may have been too early for that. */
+/* Takes the news that came during the look, as far as the look has seen their events (r).  Other
+ * news stay in e->edge, with AGAIN, because the look may have been too early for them. */
 static uint32_t take_seen(struct sr_epoll_entry *e, uint32_t r)
 {
 	/* Both acquires pair with list_entry(). */
@@ -176,7 +176,7 @@ static uint32_t take_seen(struct sr_epoll_entry *e, uint32_t r)
 	return seen;
 }
 
-/* Which news are none, because the entry has told of the end already: above, Ends. */
+/* Returns the events that are no news, because the entry has reported the end (above, Ends). */
 static uint32_t told_of_end(const struct sr_epoll_entry *e, unsigned state, uint32_t r)
 {
 	const struct sr_epoll_end *end = &e->end;

@@ -25,16 +25,16 @@ static inline uint32_t sr_epoll_take_edge(struct sr_epoll_entry *e)
 bool sr_epoll_looks_at(const struct sr_epoll_entry *e);
 
 /*
- * What the entry has of the events.  *edge: what is news by now is added.
+ * Returns those of `events' that the entry has, and adds to *edge what has become news by now.
  *
- * may_stay: the entry may stay in the queue, not armed, unless it must be armed (how: ARMS).
- * Otherwise it is armed and looked at again, until nothing has come meanwhile.  Afterwards
- * e->stays says whether it has to stay in the queue: it is not armed, or news came during each
- * look.
+ * may_stay: the entry may stay in the queue unarmed.  Otherwise it is armed and looked at again,
+ * until no news comes during a look; but a level-triggered entry that is ready is armed only if
+ * `how' has ARMS (then may_stay is false).  Afterwards e->stays says whether the entry has to stay
+ * in the queue, because it is not armed, or because news came during each look.
  *
- * A look at a direction polls the direction's link, which may bring news of the other direction, at
- * which this look has been already.  An edge is reported once, with all that there is by then.  So
- * the function looks again if news has come during the look.
+ * Looking at one direction polls its link, which may bring news of the other direction, after the
+ * function has looked at that.  An edge is reported once, with all that there is by then.  So the
+ * function looks again if news has come during the look.
  */
 uint32_t sr_epoll_look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge,
 		       bool may_stay, unsigned how);

@@ -56,8 +56,9 @@ static uint32_t anchor_events(struct sr_epoll_entry *e)
 	return (sr_load(&e->events) & (SR_EPOLL_IN | SR_EPOLL_OUT)) | EPOLLRDHUP; /* never 0 */
 }
 
-/* The same at a switch.  In a nested set only the directions whose gates are open: behind
- * the other ones a mark comes, which is nothing to be read. */
+/* The events that the kernel is asked for when the entry becomes linked.  In a nested set these are
+ * only those of directions whose gates are open.  In a direction whose gate is shut a mark may
+ * come, which would make the set readable although the program has nothing to read. */
 uint32_t sr_epoll_anchor_events(struct sr_epoll_entry *e)
 {
 	uint32_t ours = 0;
@@ -87,13 +88,13 @@ int sr_epoll_ask_anchor(struct sr_epoll_entry *e, bool anchor, short asks)
 
 /* ---- doorbells of links ---- */
 
-/* Entries are aligned to their size (pool.c), so an address in one says which it is. */
+/* Entries are aligned to their size (pool.c), so the address of a door gives that of its entry. */
 static uint64_t shared_token(const struct sr_watch_door *door)
 {
 	return token_of(sr_epoll_of_token((uintptr_t)door), SR_EPOLL_COMMON);
 }
 
-/* The door joins those of the set at the link's descriptor, if that is a shared one. */
+/* If the link's descriptor is a shared one, adds the door to the set's doors on it. */
 static void shared_open(struct sr_epoll *set, struct sr_epoll_doorbell *d)
 {
 	const void *who = sr_epoll_is_nested(set) ? NULL : set; /* others' arrivals are none of its */
@@ -170,7 +171,7 @@ void sr_epoll_doors_drop(struct sr_epoll_entry *e)
 	door_drop(e, &e->door[1]);
 }
 
-/* Of the link, perhaps for the first time. */
+/* Returns the entry's doorbell for the link, and makes it if there is none yet (*is_new). */
 static struct sr_epoll_doorbell *door_of_link(struct sr_epoll_entry *e, struct sr_link *link,
 					      bool *is_new)
 {

@@ -2,27 +2,27 @@
 /*
  * nest.c - sets that are themselves waited for: by poll(2) or select(2), or in another set.
  *
- * The kernel tells whether such a set is readable, so what is in the kernel's set must be
- * true.  A nested set has a flag there, an eventfd that is level-triggered and readable as
- * long as an entry is listed.  It costs a system call whenever that changes, which ordinary
- * sets do not pay.
+ * The kernel tells the waiting thread whether such a set is readable, so the kernel's set must be
+ * readable exactly if the set has something to report.  For that a nested set has a flag in the
+ * kernel's set, an eventfd that is level-triggered, and readable as long as an entry is listed.
+ * Each change of the flag costs a system call, which ordinary sets do not pay.
  *   - No entry is polled: each visit arms it, also if it is ready, so that the next arrival
  *     rings its doorbell, which makes an edge in an outer set.  The nested set counts as one
  *     more sleeper.
- *   - A visit drains the doorbell as it arms.  What leaves the queue is not ready, and then
- *     neither is the doorbell.
- *   - A thread that takes bytes, or room, looks at the set behind that (sr_epoll_settle()):
- *     the kernel's own poll of a set asks its members anew.  So the incoming direction has
- *     no fast path.
+ *   - A visit drains the doorbell when it arms the entry.  So the doorbell of an entry that has
+ *     left the queue, because it is not ready, is not readable either.
+ *   - When a call has taken bytes or room, its thread looks at the stream's nested sets
+ *     (sr_epoll_settle()), because a poll of a set has to find it as it is now, as with the
+ *     kernel's own sets.  So the incoming direction has no fast path.
  *   - A thread that sees bytes or room come makes the flag readable at once, but not for the
  *     entry that it visits: the visit does so, if the entry has something to report.
- *   - After a message, or a change of the way, the entry may have something to report or not,
- *     and the thread may hold any lock: so the service thread looks first.
- *   - Of the anchor the kernel's set has no more than the events that the kernel decides.  A
- *     mark is read by the service thread.
+ *   - After a message of the link, or a switch, it is not known whether the entry has something to
+ *     report, and the thread that notices may hold any lock.  So the service thread looks first.
+ *   - The kernel's set asks the anchor only for the events that the kernel decides.  The service
+ *     thread reads a mark.
  *
- * tests/model/nest.pml is a model of this.  A set stays nested, as nobody says when its
- * last waiter has gone.
+ * tests/model/nest.pml is a model of this.  A set stays nested until it ends, because nothing tells
+ * the library when its last waiter has gone.
  *
  * Lock: flag_lock, a leaf: its holder looks at `ready', and then changes the flag.
  */
@@ -41,9 +41,9 @@
 
 atomic_bool sr_epolls_untidy;
 
-/* A thread changes both numbers one after the other, and calls sr_epoll_tell() then.  So it does
- * no harm if one of them is seen changed and the other not; but an entry that is alive is to be
- * seen all the time. */
+/* For a dead entry a thread changes `ready' and `dead' one after the other, and calls
+ * sr_epoll_tell() afterwards.  So a result from between these changes does no harm.  But as long
+ * as an entry that is not dead is listed, the result must be true. */
 static bool is_any_listed(struct sr_epoll *set)
 {
 	bool listed;
@@ -56,8 +56,8 @@ static bool is_any_listed(struct sr_epoll *set)
 	return listed;
 }
 
-/* What is listed is looked at with the lock held: of two threads that have changed it, the
- * later one here sees both changes. */
+/* Looks at the numbers with the lock held: if two threads have changed them, the second one that
+ * gets here sees both changes. */
 void sr_epoll_tell(struct sr_epoll *set, bool news)
 {
 	uint64_t n = 1;
@@ -79,8 +79,8 @@ void sr_epoll_tell(struct sr_epoll *set, bool news)
 
 static void note_untidy(struct sr_epoll *set)
 {
-	/* pair untidy: sr_epolls_tidy_all() clears the second one and looks at the first;
-	 * sr_epoll_tidy_nested() clears the first and looks at `edge', which note_change() has changed. */
+	/* pair untidy: sr_epolls_tidy_all() clears sr_epolls_untidy and looks at set->untidy;
+	 * sr_epoll_tidy_nested() clears that and looks at `edge', changed by note_change(). */
 	sr_change(&set->untidy, true);
 	sr_change(&sr_epolls_untidy, true);
 }

@@ -16,8 +16,8 @@ static inline bool sr_epoll_is_nested(struct sr_epoll *set)
 void sr_epoll_tell(struct sr_epoll *set, bool news);
 /* epoll_ctl(2) has changed an entry of the stream in a nested set; no lock held. */
 void sr_epoll_settle_changed(struct sr_stream *st);
-/* sr_epoll_list() for that call, with sets.lock held.  Of an entry in a nested set the service
- * thread is not woken, because the caller goes on to sr_epoll_settle_changed(). */
+/* sr_epoll_list() for epoll_ctl(2), with sets.lock held.  Does not wake the service thread for an
+ * entry in a nested set, because the caller calls sr_epoll_settle_changed() next. */
 void sr_epoll_list_changed(struct sr_epoll_entry *e);
 void sr_epoll_unnest(struct sr_epoll *set);	/* it ends */
 /* sr_epoll_list() for an entry in a nested set.  _nested: the entry may have something to report;
@@ -28,9 +28,9 @@ void sr_epoll_list_arrival(struct sr_epoll_entry *e, uint32_t edge);
 void sr_epoll_note_nested(struct sr_epoll_entry *e);
 
 /* ---- ready.c ---- */
-/* Looks at the queue of a nested set, with the entries of the stream (NULL: none) in it, and
- * reports nothing: what is not ready leaves it.  Ends at the first entry that is ready, but
- * for `all'.  Then the flag is right. */
+/* Puts the stream's entries (NULL: none) into the queue of the nested set, and then looks at the
+ * queue without reporting anything: entries that are not ready leave it.  Stops at the first entry
+ * that is ready, unless `all' is set.  Afterwards the flag is right. */
 void sr_epoll_tidy_nested(struct sr_epoll *set, bool all, struct sr_stream *st);
 
 #endif

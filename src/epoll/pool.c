@@ -33,9 +33,9 @@ static char *pool_map(uintptr_t hint)
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 }
 
-/* A program may store a descriptor or an index in 32 bits of an entry's data, and leave in
- * the other half what was there: half of an address, as in CPython.  That is no token
- * only if the lower halves of our addresses are no small numbers. */
+/* A program may write a descriptor or an index, a small number, to the lower 32 bits of an entry's
+ * data, and leave half of some old address in the upper ones, as CPython does.  So that this never
+ * looks like a token, the lower halves of our addresses must not be small numbers. */
 static bool is_apart(const char *p)
 {
 	uint32_t low = (uint32_t)(uintptr_t)p;

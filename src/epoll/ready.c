@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * ready.c - the list of a set, what its entries have, and taking from it.
+ * ready.c - the list of those entries of a set that may have something to report, and visits, which
+ * find out what they have and report it.
  *
- * An entry that may have something to report is listed: by notify(), by an event of
- * its anchor or doorbell, by epoll_ctl(2).  The thread that changes `listed' from false to true
- * pushes the entry onto `news', without a lock; as long as it is true, no other thread puts the
- * entry on a list.  A wait, under look_lock, moves the news to the end of `queue' and visits the
- * entries there: it asks each one for its level by the rules of poll (wait/plan.c).
+ * An entry is listed by notify(), by an event of its anchor or doorbell, or by epoll_ctl(2).  The
+ * thread that changes `listed' from false to true pushes the entry onto `news', without a lock; as
+ * long as `listed' is true, no other thread puts the entry on a list.  A wait, under look_lock,
+ * moves the news to the end of the queue (first, last) and visits the entries there: it works out
+ * what each stream can do now, by the rules of poll (wait/plan.c).
  *   - A level-triggered entry that is ready stays in the queue.
  *   - An entry that was quiet a few times is armed on its links, looked at once more, so
  *     that no arrival is missed, and leaves the queue.
- *   - Until then it stays in the queue unarmed, and each wait polls it: its peer
+ *   - Until then it stays in the queue unarmed, and each wait polls it, so that its peer
  *     need not ring.  No thread sleeps before the queue is empty.
- * A thread that drops an entry clears `listed' and looks for SR_EPOLL_AGAIN in `edge';
- * a thread that lists one sets that and then `listed'.  One of them sees the other.
+ * A thread that drops an entry clears `listed' and then looks for SR_EPOLL_AGAIN in `edge'.  A
+ * thread that lists an entry sets SR_EPOLL_AGAIN and then `listed'.  At least one of the two sees
+ * what the other has done.
  *
- * Edges.  News comes from notify() and from the anchor's events, each for its direction, and for
- * all directions at ADD, at MOD, and at a switch.  Room is news only after a call or a look has
- * found none (plan.c).  The event of a doorbell is no news by itself: the visit that follows looks
- * at the link, and the thread that sees an arrival there first calls notify().
+ * Edges.  For an edge-triggered entry notify() and the events of the anchor are news of their
+ * direction; ADD, MOD and a switch make everything news.  Room is news only after a call or a look
+ * has found none (wait/plan.c).  The event of a doorbell is no news by itself: the visit that
+ * follows looks at the link, and the first thread that sees an arrival there calls notify().
  *
  * Locks: look_lock, for the queue and visits; of a stream what a look needs.
  */
@@ -121,8 +123,8 @@ void sr_epoll_list(struct sr_epoll_entry *e, uint32_t edge)
 		wake_set(set);
 }
 
-/* What is not a matter of room or bytes alone may be an error or the end, which are
- * always reported. */
+/* A notification that says more than "bytes" or "room" may be an error or the end, which are
+ * reported whatever events the program asked for. */
 void sr_epoll_notified(struct sr_epoll_entry *e, unsigned what, unsigned news)
 {
 	uint32_t wanted = sr_load(&e->events), edge; /* a change lists the entry */
@@ -376,10 +378,11 @@ void sr_epoll_tidy_nested(struct sr_epoll *set, bool all, struct sr_stream *st)
 
 /* ---- tokens in the kernel's answer ---- */
 
-/* What the kernel reports is news of the entry.  True: the entry was on no list, and the
- * caller, who holds look_lock, has the right to list it.  (The entry may have gone, and even
- * be another stream's: a visit too many.  It is not freed meanwhile.)
- * What comes at a shared doorbell lists the entries that it is for, in the order of arrival. */
+/* Notes the kernel's event as news of the entry that its token names.  Returns true if the entry
+ * was on no list, so that the caller may list it.  (The entry may have been freed, and belong to
+ * another stream by now: then the visit is needless, but harmless.  It is not freed during this
+ * call, because the caller holds look_lock.)
+ * An event of a shared doorbell lists the entries that have arrivals, in the order of arrival. */
 static bool take_token(struct sr_epoll *set, const struct epoll_event *ev)
 {
 	struct sr_epoll_entry *e = sr_epoll_of_token(ev->data.u64);
@@ -396,8 +399,8 @@ static bool take_token(struct sr_epoll *set, const struct epoll_event *ev)
 	}
 	if (!(state & SR_EPOLL_LIVE))
 		return false;
-	/* The kernel tells of room also when the anchor comes into its set, or changes there.
-	 * (A thread that sets `full' after this asks the kernel then: note_no_room().) */
+	/* The kernel also reports room when the anchor is added to its set, or changed there.  That
+	 * is no news.  (A thread that sets `full' after this asks the kernel: note_no_room().) */
 	if (!sr_load(&e->st->out.full))
 		edge &= ~(uint32_t)SR_EPOLL_OUT;
 	/* pair listed: queue_drop(); claim_entry() looks */
@@ -435,10 +438,10 @@ static bool is_told(const struct sr_epoll_entry *e, const struct epoll_event *ev
 	return before;
 }
 
-/* An entry that is listed already has its place in the queue.  One that is not is visited
- * where the kernel's answer has it, so that the order of events is the kernel's; but first
- * all tokens are taken, because an entry may have two: of its anchor, and of its doorbell.
- * A call tells of an entry once: if it has done so already the entry is queued. */
+/* An entry that is listed already keeps its place in the queue.  Any other entry is visited where
+ * its token stands in the kernel's answer, so that events keep the kernel's order.  All tokens are
+ * taken before the first visit, because an entry may have two, of its anchor and its doorbell.  A
+ * call reports an entry once: if an event before this answer has done so, the entry is queued. */
 int sr_epoll_resolve(struct sr_epoll *set, int epfd, struct epoll_event *ev, int before,
 		     int n)
 {

@@ -3,14 +3,14 @@
  * set.c - the sets of the process: the table, the memory of sets, the waker in the
  * kernel's set, fork.
  *
- * A set has no reference count: its memory stays a set's, and is used again.  What
- * changes a set looks under a lock whether the table still has it at the number that
- * the program gave; sr_epoll_gone() takes it out of the table before it takes that lock.
+ * A set has no reference count: its memory is only ever used for sets, and is used again.  So a
+ * thread that adds an entry (set->lock), or visits the queue (look_lock), checks under that lock
+ * whether the table still has the set at the program's descriptor.  sr_epoll_gone() takes the set
+ * out of the table before it takes these locks.
  *
- * fork.  Streams that are on a link stay so, and so do their entries.  The parent goes
- * on as before.  In the child the set is inherited: it has no entries and is foreign.  When
- * the child first uses such a set, it finds that it is alone, or the others give the set up
- * (family.c).
+ * fork.  In the parent, streams that are on a link stay there, and so do their entries.  In the
+ * child the set is inherited: it has no entries and is foreign.  When the child first uses such a
+ * set, either no other process has it any more, or the others give it up (family.c).
  *
  * sets_lock is a leaf.
  */
@@ -170,7 +170,7 @@ static bool may_contain_listener(struct sr_epoll *set, struct sr_stream *listene
 	return set->fds && (has == listener || has == SR_EPOLL_LISTENERS);
 }
 
-/* (A thread that has left its wait by siglongjmp(3), or was cancelled there, counts on.) */
+/* (A thread that has left its wait by siglongjmp(3), or was cancelled there, is still counted.) */
 static bool is_listener_awaited(struct sr_stream *listener)
 {
 	struct sr_epoll *set;

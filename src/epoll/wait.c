@@ -6,31 +6,31 @@
  * Sleeping is the kernel's epoll_wait on the program's set, so signals, masks and time
  * are exact.  What the library has in that set (impl.h) is edge-triggered, so one arrival wakes
  * one thread; a thread that leaves something on the list wakes the next.  `sleepers' and
- * `ready' are a Dekker pair: a sleeper counts itself and then looks at ready (how
- * many are listed); a thread that lists counts ready up and then looks at sleepers.
+ * `ready' are a store-load pair: a sleeper counts itself and then looks at `ready' (how many
+ * entries are listed); a thread that lists an entry counts it and then looks at `sleepers'.
  *
  * What the kernel's set may have that is not listed: plain streams, other descriptors,
  * doorbells of entries that are armed.  If nothing is listed, the kernel is asked.  While
- * linked entries are ready the kernel is asked every ASK calls, and in the first call of each
- * tick of the kernel's coarse clock, so that nothing waits for longer than a tick of a
- * thread that always finds something else.
+ * linked entries are ready, the kernel is asked after ASK calls, and in the first call of each
+ * tick of its coarse clock.  Otherwise the events of plain streams would starve behind linked
+ * entries that are always ready.
  *
  * Order.  The kernel's answer has plain events and doorbells in the order in which they
- * came, and events keep their places there (sr_epoll_resolve()).  What is listed has waited
- * for longer.  What one look finds on links that are polled came in an order that nobody
- * knows, since the last look.  So nothing is polled for a while once the program has been away
- * for a tick of the coarse clock or more (4 ms, or less): in a program that is slow to come back
- * links that are quiet are armed whenever a call ends.  (No order is kept for what comes after
- * the call before the program's first pause, which arms nothing, and on links that a call
- * reports, which it does not arm.)
+ * came, and events keep their places there (sr_epoll_resolve()).  Entries that are listed have
+ * waited for longer than these.  But polling cannot tell in which order bytes have come on several
+ * links since the last look.  So if the program was away between two calls until the coarse clock
+ * moved on (4 ms, or less), the next SLOW calls arm quiet links instead of polling them.  (There is
+ * no order between arrivals on links that are not armed: before the program's first such pause,
+ * and on links that the last call reported, which it did not arm.)
  *
- * No wait has a reference to its set: a set's memory stays a set's, the queue is looked
+ * No wait has a reference to its set: the memory is only ever a set's, the queue is looked
  * at only while the table has the set at the descriptor, and an event in the kernel's
  * answer for an entry of another set is passed to that set.  No lock is held while the
- * kernel is asked.  A handler that leaves the call for good, or a cancellation, leaves the
- * count of sleepers too high: then others wake the set without need, and nothing is polled
- * any more, but no event is lost.  A doorbell rings once, and a cancelled thread may have taken
- * its event: sr_cancel_asks names the set, and set_lost() in set.c looks at all its entries.
+ * kernel is asked.  If a signal handler leaves the call by siglongjmp(3), or the thread is
+ * cancelled, the count of sleepers stays too high: then others wake the set without need, and
+ * nothing is polled any more, but no event is lost.  A doorbell rings once, and a cancelled thread
+ * may have taken its event: sr_cancel_asks names the set, and set_lost() in set.c lists all its
+ * entries.
  */
 #include "base/real.h"
 
@@ -133,9 +133,9 @@ static int call_until_signal(struct wait *w, struct epoll_event *ev, int max)
 	return r;
 }
 
-/* A locked instruction just behind a system call costs a quarter of the cheapest one,
- * and a process of one thread needs none: a signal handler leaves the sleepers as it
- * found them, and a thread that is created counts after its creator.  Returns the new value.
+/* Returns the new value.  A locked instruction just behind a system call costs a quarter of the
+ * cheapest system call, and a process of one thread does without: a signal handler leaves the
+ * number as it found it, and a new thread sees all that its creator did before.
  * pair since: note_since() looks at the number; the caller asks the kernel next. */
 static uint64_t add_to_count(_Atomic uint64_t *number, uint64_t by)
 {
@@ -186,8 +186,8 @@ static bool is_others_token(struct sr_epoll *set, uint64_t data)
 	return !sr_epoll_known(data);
 }
 
-/* Replaces what is ours in the kernel's answer of n events, from the i-th on; how many are
- * left.  Before the answer the call has so many events already. */
+/* Replaces or removes the tokens in the kernel's answer of n events, from the i-th event on.
+ * Returns how many events are left.  The call has `before' events more, in front of the answer. */
 __attribute__((noinline)) static int
 resolve_wait(struct sr_epoll *set, int epfd, struct epoll_event *ev, int before, int n, int i)
 {
@@ -210,8 +210,8 @@ resolve_wait(struct sr_epoll *set, int epfd, struct epoll_event *ev, int before,
 			tokens = true;
 		}
 	}
-	/* If there is something to return, what is listed is another thread's to collect: that
-	 * thread is woken. */
+	/* A thread that took the wake-up, but has other events to return, leaves what is listed to
+	 * another thread, which sr_epoll_resolve() wakes. */
 	if (!tokens && !(woken && kept))
 		return kept;
 	note_pace(set);
@@ -227,10 +227,10 @@ static inline int sift_tokens(struct sr_epoll *set, int epfd, struct epoll_event
 	return n;
 }
 
-/* All that the set, which is shared, has told of is another process's.  If that process has it
- * nested, the flag stays readable until the streams are back on TCP, which takes as long as
- * their peers stand still.  So the kernel, asked again at once, would tell the same.  Only in a
- * call that may sleep.  Returns 0 or -errno.  A cancellation point. */
+/* Sleeps for a moment, in a call that may sleep, after a shared set has reported nothing but tokens
+ * of another process.  If the set is nested in that process, its flag stays readable until the
+ * streams are back on TCP, which takes as long as their peers do not answer.  Asked again at once,
+ * the kernel would report the same.  Returns 0 or -errno.  A cancellation point. */
 static int nap_for_others(const struct wait *w)
 {
 	const struct timespec t = { .tv_nsec = NAP_NS };
@@ -353,8 +353,8 @@ static int wait_on(struct wait *w, struct epoll_event *ev, int max)
 	return n;
 }
 
-/* Of the r events behind the first n, those whose data these do not have; how many are
- * left. */
+/* Removes those of the r events behind the first n whose data one of the first n has, too, and adds
+ * their events to that one.  Returns how many of the r are left. */
 static int without_twice(struct epoll_event *ev, int n, int r)
 {
 	int i, j, kept = 0;
@@ -370,7 +370,8 @@ static int without_twice(struct epoll_event *ev, int n, int r)
 	return kept;
 }
 
-/* The kernel gets half of the room; where there is room for one they take turns. */
+/* The kernel gets half of the room.  If there is room for one event only, the kernel and the list
+ * take turns. */
 static int wait_due(struct wait *w, struct epoll_event *ev, int max)
 {
 	int n, r, room = (max + (int)(add_to_count(&w->set->turns, 1) & 1)) / 2;
@@ -419,9 +420,10 @@ static inline int wait_ready(struct sr_epoll *set, int epfd, struct epoll_event 
 	return *due ? 0 : sr_epoll_collect(set, epfd, ev, max, SR_EPOLL_POLL);
 }
 
-/* If nothing is linked, or nothing of that is listed and the call does not sleep, it is
- * the kernel's call.  But in a nested set another thread may just have drained a doorbell, and
- * have listed the entry: wait_on() looks again behind the kernel. */
+/* The kernel alone serves the call if no entry is linked, or if none is listed and the call does
+ * not sleep.  A nested set is different: another thread may just have drained a doorbell, and not
+ * have listed the entry when this call looked.  So wait_on() looks at the list again after it has
+ * asked the kernel. */
 int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int max,
 		     int ms, const sigset_t *mask)
 {
