@@ -13,10 +13,10 @@
  *
  * c->links is changed in the loop, locked: the loop reads it without the lock.
  *
- * While a thread has the lock, it takes down which links have heard something (c->heard).  When
- * it gives the lock back it calls notify() of these, and fails those that broke.  Meanwhile
- * they have a reference each, because their streams may let go of them.  That reference may
- * be the last one, so it is given back without the lock, too.
+ * While a thread has the lock, it notes which links have heard something (c->heard).  After it
+ * has given the lock back, it calls notify() of these links, and fails those that broke.  It holds
+ * a reference to each of them meanwhile, because their streams may let go of them.  That reference
+ * may be the last one, so it is given back without the lock, too.
  */
 #include "base/real.h" /* before any system header */
 #include "link/verbs/verbs.h"
@@ -98,8 +98,8 @@ static void link_leave(struct sr_vlink *l)
 	sr_vcarrier_put(c);
 }
 
-/* Is the link, or its memory, still used by the peer, the device or a job?  A last record that is
- * to be sent is posted if it may be. */
+/* Is the link, or its memory, still used by the peer, the device or a job?  If the carrier is
+ * shared, this also sends the link's last record, if that has not gone yet. */
 static bool link_is_used(struct sr_vlink *l)
 {
 	struct sr_vcarrier *c = l->c;
@@ -194,7 +194,7 @@ void sr_vcarrier_break(struct sr_vcarrier *c, const char *reason)
 	sr_vlook_start(c, SR_LOOK_SOON);
 }
 
-/* Unless the link is about to be freed. */
+/* Takes a reference, and returns true, unless the link is about to be freed. */
 static bool vlink_tryget(struct sr_link *link)
 {
 	int refs = sr_load(&link->refs);

@@ -24,21 +24,22 @@
  *  - A thread that reads an event arms the CQ again if a sleeper, an epoll set or
  *    the service thread relies on it.  Then it polls, and calls notify() for what
  *    the others wait for.
- *  - An armed CQ is armed again when completions have been taken since (SR_CQ_FIRED):
- *    then its event has come, or is about to.  An event that comes only when the CQ
- *    has been armed again wakes a sleeper without need.
- *  - Two threads at most have the channel's descriptor (direct), because an arrival wakes all
- *    that poll it. A third one (dispatched) sleeps for notify() alone: before it does, it asks
- *    the service thread to watch the channel, and that goes on while there is a
- *    dispatched one. Until it begins, events stay in the channel. The thread that reads an event
- *    takes what has come, and notifies all links of it. (wake.pml has direct, dispatched, and
- *    the change both ways.)
- *  - An epoll set has the descriptor, too; that of a shared carrier if it is one of the two, and
- *    is not waited for itself.  Its thread arms the CQ again for all links of the carrier.  Other
- *    sets are dispatched.
- *  - A request that begins to wait for a completion of `out` is seen to by the timer; or, if
- *    the service thread watches the channel, `out` is armed and then polled
- *    (sr_vcq_await_out()).
+ *  - If completions have been taken from an armed CQ (SR_CQ_FIRED), the CQ counts as no longer
+ *    armed, because its event has come, or is about to.  If that event comes only after the CQ
+ *    has been armed again, it is a spurious wake-up.
+ *  - At most SR_V_DIRECT threads, with the epoll sets of a shared carrier, have the channel's
+ *    descriptor (direct), because an arrival wakes all that poll it.  Any further thread
+ *    (dispatched) sleeps for notify() alone.
+ *    Before it sleeps, it asks the service thread to watch the channel, which does so as long as
+ *    a thread is dispatched.  Until the service thread begins, events stay in the channel.  The
+ *    thread that reads an event takes what has come, and notifies all links that it is for.
+ *    (tests/model/wake.pml has direct and dispatched threads, and the change both ways.)
+ *  - If a carrier is not shared, an epoll set always has its descriptor.  If the carrier is
+ *    shared, a set has the descriptor only if it is one of the SR_V_DIRECT, and is not nested.  The
+ *    set's thread then arms the CQ again for all links of the carrier.  Other sets wait for
+ *    notify() as dispatched threads do.
+ *  - If something begins to wait for a completion of `out`, the timer looks for it; or, if the
+ *    service thread watches the channel, `out` is armed and then polled (sr_vcq_await_out()).
  *
  * Locks: the carrier's.
  */
@@ -176,8 +177,8 @@ static void arm_cqs(struct sr_vcarrier *c)
 		arm_half(c, &c->cq.out);
 }
 
-/* The thread, or the set, among those that have the descriptor; if neither is given, a place that
- * is free.  NULL: there is none. */
+/* Finds the place of the thread, or of the set, among those that have the descriptor; a free place,
+ * if neither is given.  NULL: there is none. */
 static struct sr_vsleeper *sleeper_find(struct sr_vcarrier *c, pthread_t thread, const void *set)
 {
 	for (unsigned i = 0; i < SR_V_DIRECT; i++)
@@ -186,7 +187,7 @@ static struct sr_vsleeper *sleeper_find(struct sr_vcarrier *c, pthread_t thread,
 	return NULL;
 }
 
-/* The same; if they do not have the descriptor yet, a place that is free. */
+/* The same, but finds a free place if the thread or set has none yet. */
 static struct sr_vsleeper *sleeper_place(struct sr_vcarrier *c, pthread_t thread, const void *set)
 {
 	struct sr_vsleeper *s = sleeper_find(c, thread, set);
@@ -203,8 +204,8 @@ static bool any_sleeper(const struct sr_vcarrier *c)
 	return any;
 }
 
-/* What has come is taken first: it would make the CQ fire at once, and it may be what the others
- * waited for. */
+/* Takes what has come before it arms the CQs, because otherwise they would fire at once, and
+ * because other threads may wait for it. */
 static void take_event(struct sr_vcarrier *c)
 {
 	if (!c->qp)
@@ -285,7 +286,8 @@ void sr_verbs_awake(struct sr_link *link, unsigned want, bool watched, bool slep
 
 /* ---- epoll sets ---- */
 
-/* How many links are armed, and how many of them need the service thread. */
+/* Adds n to the number of links that epoll sets have armed, and to those of them that need the
+ * service thread, if the link is one. */
 static void count_armed(struct sr_vlink *l, unsigned n)
 {
 	l->c->cq.armed_once += l->armed_once ? n : 0;
@@ -314,8 +316,8 @@ int sr_verbs_arm_once(struct sr_link *link, unsigned want)
 		sr_vcq_note_armed(l, l->armed_once | want);
 	}
 	if (c->qp && want) {
-		/* Nobody else reads an event that has come late, unless the carrier is shared;
-		 * on siw it may have disarmed what was armed before it came. */
+		/* If the carrier is not shared, no other thread reads an event that came late.  On
+		 * siw such an event may have disarmed the CQ, which was armed before it came. */
 		if (!shared && c->cq.in.state == SR_CQ_ARMED)
 			next_event(c);
 		arm_cqs(c);
@@ -411,9 +413,9 @@ static void on_cq_channel(struct sr_watch *w, uint32_t events)
 
 /* ---- making and ending ---- */
 
-/* A completion vector is an interrupt, and so a CPU, which wakes the threads that sleep for
- * a queue.  Links take turns: a thread that reads many of them moves from CPU to CPU, and
- * the one that connects is often not the one that reads. */
+/* A completion vector is an interrupt, and so a CPU, which wakes the threads that sleep for a CQ.
+ * Carriers take turns, because no vector suits a carrier for long: a thread that reads many
+ * streams moves from CPU to CPU, and the thread that connects is often not the one that reads. */
 static int next_vector(struct sr_vdev *dev)
 {
 	int most = dev->ctx->num_comp_vectors;
@@ -455,9 +457,9 @@ const char *sr_vcq_make(struct sr_vcarrier *c)
 }
 
 /*
- * Epoll sets may have the channel's descriptor, and threads be asleep on it: its
- * number stays ours until the carrier is freed, and an eventfd takes the place of the
- * channel, which must not keep the device open.  It is readable, so it wakes.
+ * Threads may be asleep on the channel's descriptor, and epoll sets may watch it.  So its number
+ * stays ours until the carrier is freed.  The channel must not keep the device open, so an eventfd
+ * takes its place at that number.  The eventfd is readable, which wakes the threads.
  */
 void sr_vcq_close(struct sr_vcarrier *c)
 {

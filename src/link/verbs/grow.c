@@ -2,18 +2,18 @@
 /*
  * grow.c - rings that grow with use and shrink when idle.
  *
- * A link begins with small rings of ordinary memory, which each end has from its first byte
- * on: what is sent by them travels in records, so that no idle stream pins memory.
+ * A link begins with small rings of ordinary memory, which is allocated with the first bytes.
+ * Their bytes travel in records, not by RDMA WRITE, so that idle streams pin no memory.
  *
- * The receiver decides.  It registers another ring and offers it: RING{addr,
- * rkey, size, gen}.  The sender registers a ring of that size, too; when no write
- * is in flight it copies what it must retain, and says from which offset on it
- * writes to the new one: RING_USE{offset, gen}, in order with the data.  The
- * receiver's program reads the old ring up to there, then it is freed.  A ring that has been
- * idle is exchanged for an ordinary one in the same way, and its memory goes.
+ * The receiver decides when to grow.  It registers another ring and offers it: RING{addr, rkey,
+ * size, gen}.  The sender registers a send ring of that size, too.  When no write is in flight, the
+ * sender copies the bytes that it must retain, and says from which offset on it writes to the new
+ * ring: RING_USE{offset, gen}, in order with the data.  The receiver's old ring is freed when the
+ * program has read it up to that offset.  A large ring that has been idle is exchanged for a small
+ * one in the same way, and the memory of an ordinary ring that has been idle is freed.
  *
- * Positions do not collide: bytes from offset on lie in a window of at most
- * the new size behind tx_acked, and bytes below offset are not in that ring.
+ * Positions in the new receive ring do not collide: it has no bytes below offset, and those from
+ * offset on lie in a window behind tx_acked of at most the ring's size.
  *
  * Locks: the carrier's, where said.  Only the loop changes the rings' memory, with two
  * exceptions, both locked: the sender exchanges tx.ring and tx.spare, and any thread with the
@@ -92,7 +92,7 @@ static bool peer_writes_ring(struct sr_vlink *l)
 
 /* ---- the receiver ---- */
 
-/* The loop shall offer a ring of that size, if it is larger.  Notify bits. */
+/* Asks the loop to offer a ring of that size, if it is larger.  Returns the bits for notify(). */
 static unsigned ring_want(struct sr_vlink *l, size_t now, size_t size)
 {
 	return size > now && sr_vring_may_grow(size) &&
@@ -116,9 +116,9 @@ void sr_vgrow_turn(struct sr_vlink *l, uint64_t taken)
 }
 
 /*
- * With a full ring the peer's program sleeps, which it would not yet with TCP: some programs
- * write a good deal before they read.  The ring grows to ROOMY in one step, because a ring that
- * still holds unread bytes cannot be replaced again.
+ * While the ring is full the peer's program has to sleep, where TCP would still take its bytes, and
+ * some programs write a good deal before they read.  The ring grows to ROOMY in one step, because
+ * no further ring can be offered while the old one still holds unread bytes.
  */
 void sr_vgrow_full(struct sr_vlink *l, uint64_t unread)
 {
@@ -264,8 +264,8 @@ static void copy_retained(struct sr_vlink *l)
 	}
 }
 
-/* Puts the new rings to use, unless something is in flight.  tx, so that nobody is
- * filling pieces; locked. */
+/* Puts the new rings to use, unless something is in flight.  The caller holds the direction's tx
+ * lock, so that no thread is filling pieces of the old ring.  locked */
 bool sr_vgrow_swap(struct sr_vlink *l)
 {
 	uint64_t w = sr_load(&l->link.tx_w);
@@ -301,9 +301,10 @@ bool sr_vgrow_swap(struct sr_vlink *l)
 }
 
 /*
- * The peer has offered a ring: ours has to hold as much.  If it cannot, both stay as
- * they are until the next call: the peer returns credit for each quarter of the ring
- * that is in use, and a smaller window would often be used up before.
+ * If the peer has offered a ring, makes a send ring of the same size.  If that is not possible,
+ * both rings stay as they are until the next call.  A smaller send ring would not do, because the
+ * peer returns credit for each quarter of its own ring, and a smaller window would often be used
+ * up before that.
  */
 static void vgrow_follow(struct sr_vlink *l)
 {

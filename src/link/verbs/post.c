@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * post.c - packets of a carrier that go out, and their completions.  The only file that posts
- * sends.  What is in them is tx.c's to say.
+ * post.c - packets of a carrier that go out, and their completions.  No other file posts sends.
+ * What a link puts into a packet is decided in tx.c.
  *
  * Lock: the carrier's, which all callers hold.
  *
@@ -9,14 +9,14 @@
  * messages is queued.  A link may have an RDMA WRITE posted in front of the packet that
  * announces it.
  *
- * A packet is signalled if something may wait for its completion: a place in the send queue
- * (once every SIGNAL requests), its buffer, or its link, which then clears `quiet'.  So a
- * short packet that is sent inline, as an answer that nothing else follows, costs no completion.
+ * A packet is signalled only if its completion is needed: to free places in the send queue (once
+ * every SIGNAL requests), to free its send buffer (unless it was sent inline), or because a link
+ * waits for it (then the link has cleared `quiet').  So a short answer costs no completion.
  *
  * A packet needs one of the receive buffers that the peer has posted, because "receiver not
- * ready" costs 655 ms, and iWARP does not even have it: pure/credit.h.  It also needs a send
- * buffer and a place in the send queue.  These two do not wait for the peer's program: each
- * packet finds a buffer, so it completes.
+ * ready" costs 655 ms, and does not exist on iWARP (pure/credit.h).  A packet also needs a send
+ * buffer and a place in the send queue.  These two become free whatever the peer's program does,
+ * because each packet that is posted finds a receive buffer, and so completes.
  */
 #include "base/real.h" /* before any system header */
 #include "link/verbs/verbs.h"
@@ -56,7 +56,7 @@ bool sr_vpost_has_in_flight(const struct sr_vcarrier *c)
 
 /* ---- requests ---- */
 
-/* What is sent inline is copied by the device's library: its buffer is free then. */
+/* The device's library copies what is sent inline, so the buffers of such packets are free then. */
 static void batch_flush(struct sr_vcarrier *c, struct batch *b)
 {
 	struct ibv_send_wr *bad;
@@ -114,11 +114,11 @@ void sr_vpost_write(struct sr_vlink *l, struct sr_vpacket *p, const void *from, 
 
 /*
  * Most packets are short.  A network whose MTU is smaller than the device's lets them pass, and
- * loses longer ones.  So each end makes the packet behind HELLO as long as the longest of the
- * network (IBV_MTU_4096), by a PAD.  A queue pair delivers in order: if that packet is lost
- * neither SWITCH nor ACKSW arrives, and no byte of the stream has left TCP.  Nobody waits for
- * it.  HELLO goes before it, alone: if that gets through, and the long one does not, it is
- * the path.  (On iWARP TCP finds the MTU of the path.)
+ * loses longer ones.  So each end makes the packet behind HELLO as long as the network's longest
+ * (IBV_MTU_4096), by a PAD.  A queue pair delivers in order: if the long packet is lost, neither
+ * SWITCH nor ACKSW arrives, and no byte of the stream has left TCP.  No thread waits for the long
+ * packet.  HELLO goes before it in a packet of its own: if HELLO gets through, and the long packet
+ * does not, the path is the cause.  (On iWARP TCP finds the MTU of the path.)
  */
 static void add_pad(struct sr_vcarrier *c, struct sr_vpacket *p)
 {

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * reuse.c - the asker's use of the carriers that there are: which of them leads to the place that
- * an ask is for, opening one more link on it, and who waits.
+ * reuse.c - how an asker opens a link on a carrier that exists already.
  *
- * An ask first looks for a carrier that leads to the same address, from the same one, and opens a
- * link on that (share.c).  If there is none yet, one ask goes to the connection manager (ask.c),
- * and others to the same address wait for its outcome: WAIT_LOOKS at most.  If there is no carrier
- * then, they go to the connection manager themselves.
+ * An ask first looks for a carrier between the same two addresses, and opens a link on it
+ * (share.c).  If there is no such carrier yet, one ask goes to the connection manager (ask.c), and
+ * others for the same place wait for its outcome, for WAIT_LOOKS looks at most.  If there is still
+ * no carrier then, they go to the connection manager themselves.
  *
- * All in the loop.  Locks: the carrier's, for what is said of its numbers.
+ * All of it runs in the loop.  Locks: the carrier's, for the state of its numbers.
  */
 #include "base/real.h" /* before any system header */
 #include "link/verbs/ask.h"
@@ -30,7 +29,7 @@ static bool is_same_place(struct sr_vask *a, struct sr_vask *b)
 	       sr_name_same_way(&a->ask->name, &b->ask->name);
 }
 
-/* That ask has brought no carrier.  Those that have waited for it go themselves. */
+/* The ask has brought no carrier, so asks that have waited for it use the connection manager. */
 void sr_vreuse_wake(struct sr_vask *a)
 {
 	struct sr_vask *b;
@@ -44,7 +43,7 @@ void sr_vreuse_wake(struct sr_vask *a)
 
 /* ---- opening a link on a carrier ---- */
 
-/* The link's last record goes, if it has a number. */
+/* The ask gives up the link that it has opened.  The link sends its last record. */
 void sr_vreuse_leave(struct sr_vask *a)
 {
 	struct sr_vlink *l = a->link;
@@ -165,8 +164,8 @@ static void open_accepted(struct sr_vask *a)
 	ask->done(ask, &l->link, NULL);
 }
 
-/* The peer has refused the link; or the carrier has ended, or the peer has given the link up
- * without a word: then the connection manager asks. */
+/* If the peer has refused the link, the ask fails with the peer's reason.  If the carrier has
+ * ended, or the peer has given the link up without an answer, the connection manager asks. */
 static void open_failed(struct sr_vask *a, const struct sr_vanswer *answer)
 {
 	const char *reason = NULL;

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * share.c - several links on one carrier: the numbers of its links, the records that open and
- * end links, and the requests that arrive by such records.  The state of each number is
- * pure/number.c's; tests/model/PROTOCOL.md, "A number", says what the states mean.
+ * end links, and the requests that arrive by such records.  The state of each number is changed
+ * by pure/number.c; tests/model/PROTOCOL.md, "A number", says what the states mean.
  *
  * The connection manager opens link 1.  The asker of the carrier opens further links by OPEN
  * records, if both ends have said in PROCESS that they take more than one link: then the carrier is
  * shared.  A carrier that is not shared ends with its link.
  *
- * A record is taken by the thread that polls, which waits for nothing and allocates nothing.  So
- * that thread notes what the service thread has to do, and posts a task: an OPEN waits in
- * c->share.open, and an answer to our own OPEN waits in the link (l->answer).
+ * The thread that polls a completion handles the records in its packet, and must not wait or
+ * allocate meanwhile.  So it notes what the service thread has to do, and posts a task: an OPEN
+ * waits in c->share.open, and an answer to our own OPEN waits in the link (l->answer).
  *
  * After its own last record a link posts nothing, but the peer may still write to its receive ring
  * until the peer's last record has come, and the device may still read its send ring.  So a link
  * of a shared carrier that no stream has any more stays (l->lingers) until its number is free and
- * the last WRITE from its send ring has completed.  The timer of the carrier (tick.c) then frees it.
+ * the last WRITE from its send ring has completed.  Then the carrier's timer (tick.c) frees it.
  *
  * Locks: the carrier's, except where said.
  */
@@ -239,7 +239,7 @@ static int request_came(struct sr_vcarrier *c, const struct sr_record *r)
 }
 
 /* The peer has withdrawn its request.  Either the request is still in c->share.open, or the service
- * thread has taken it, and the upgrade room has not answered yet. */
+ * thread has taken it, and src/upgrade has not answered it yet. */
 static void request_ends(struct sr_vcarrier *c, uint32_t number)
 {
 	struct sr_vnumber *n = number_of(c, number);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * tick.c - the timer of a carrier.  It looks after the carrier while that is busy: it takes what has
- * come, sends what is due, asks a peer that says nothing, and gives the carrier up if that stays so.
- * In each tick it decides whether the program uses the carrier, or the service thread is to watch
- * the channel (cq.c).  A carrier that is not busy is watched, and has no ticks.
+ * tick.c - the timer of a carrier.  While the carrier is busy, each tick takes what has come, sends
+ * what is due, asks a peer that owes an answer and says nothing, and gives the carrier up if the
+ * peer stays silent.  Each whole look also decides whether the program uses the carrier, or the
+ * service thread is to watch the channel (cq.c).  A carrier that is not busy is watched, and has no
+ * ticks.
  *
- * Locks: the carrier's.  All of it runs in the service thread but sr_vlook_start().
+ * Locks: the carrier's.  All but sr_vlook_start() runs in the service thread.
  */
 #include "base/sys.h" /* before any system header */
 #include "link/verbs/verbs.h"
@@ -35,10 +36,10 @@ static bool ask_peer(struct sr_vcarrier *c)
 	return !l || !sr_vtx_queue(l, &msg);
 }
 
-/* The peer has not answered what it has to answer at once, or while its program reads.
- * Its service thread answers a PROBE in any case: if nothing at all comes from the peer for
- * a quarter of retry_ms it is asked, and after the rest the carrier is given up.  (A suspended
- * process receives no ticks, so SIGSTOP does not count towards these times.) */
+/* unanswered: the peer owes an answer, either at once, or as soon as its program reads.  But its
+ * service thread answers a PROBE in any case.  So if nothing at all comes from the peer for a
+ * quarter of retry_ms, a PROBE is sent, and after the rest of retry_ms the carrier is given up.
+ * (A suspended process receives no ticks, so SIGSTOP does not count towards these times.) */
 static void vlook_probe(struct sr_vcarrier *c, bool unanswered)
 {
 	const unsigned limit = sr_conf.retry_ms / TICK_MS;
@@ -68,9 +69,9 @@ static bool owe_unsaid(struct sr_vlink *l, uint64_t taken)
 	return unsaid;
 }
 
-/* siw may leave an answerer's first message lying in its socket until the next one comes
- * (siw_accept() replies before it listens).  Owes a packet to an answerer that has not been heard
- * of, and returns whether there is one. */
+/* siw may leave the answerer's first message lying in its socket until the next one comes, because
+ * siw_accept() replies before it listens.  Returns whether this end is the asker and has heard
+ * nothing yet.  If it has sent something by then, it owes another packet now. */
 static bool owe_unheard(struct sr_vlink *l)
 {
 	struct sr_vcarrier *c = l->c;
@@ -82,7 +83,7 @@ static bool owe_unheard(struct sr_vlink *l)
 	return unheard;
 }
 
-/* Does the peer owe an answer?  Of a link that we have given up, its last record. */
+/* Does the peer owe an answer?  For a link that this end has given up, that is its last record. */
 static bool is_unanswered(struct sr_vlink *l)
 {
 	unsigned have = sr_link_events(&l->link);
@@ -141,7 +142,7 @@ static bool whole_look(struct sr_vcarrier *c, uint64_t now, bool *idles)
 	return busy || unanswered || in_use || !watched || sr_load(&k->on);
 }
 
-/* The whole looks of all carriers come at one time, and wake the thread once. */
+/* The whole looks of all carriers are due at the same time, so that they wake the thread once. */
 static void vlook_set_timer(struct sr_vlook *k)
 {
 	if (!(sr_load(&k->on) & SR_LOOK_SOON))
@@ -173,8 +174,8 @@ static void next_look(struct sr_vcarrier *c, bool again, bool soon, unsigned lat
 	}
 }
 
-/* The next tick is to be soon if bytes wait for a completion that nobody watches for, or
- * if the link is ending. */
+/* The next tick is to be soon if something waits for a completion while the service thread does not
+ * watch the channel, or if the carrier is ending. */
 static void vlook_tick(struct sr_timer *t)
 {
 	struct sr_vcarrier *c = SR_OF(struct sr_vcarrier, look.timer, t);
@@ -221,9 +222,10 @@ static void vlook_task(struct sr_task *t)
 	sr_vcarrier_put(c);
 }
 
-/* pair look: the caller has moved the link: by a sequentially consistent change (DEAD), or
- * under its lock, which vlook_tick() takes before it looks at what moved; and so does
- * vlook_task() before it watches for a thread that is dispatched. */
+/* pair look: vlook_tick(), which clears the bits and then looks at the links.  The caller has moved
+ * a link before: by a sequentially consistent change (DEAD), or under the carrier's lock, which
+ * vlook_tick() takes before it looks.  vlook_task() takes that lock, too, before it decides whether
+ * the channel is watched. */
 void sr_vlook_start(struct sr_vcarrier *c, unsigned how)
 {
 	struct sr_vlook *k = &c->look;

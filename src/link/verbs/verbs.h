@@ -48,12 +48,14 @@ enum {
 	SR_V_SENDS = 4,		/* buffers for packets that are not complete */
 	SR_V_SQ = 16,		/* send queue: each packet has a write at most in front of it */
 	/*
-	 * Places of the queues on iWARP, more than are used: siw completes a request before its
-	 * place is free again.  And libsiw takes the offset 0x90000, by which the kernel
-	 * lets it map a queue, for a failure (SIW_INVAL_UOBJ_KEY); the next queue gets the same
-	 * one, as the kernel gives out the first that is free.  A link's two CQs, its send queue
-	 * and its receive queue are made in this order, and take 1, 1, 1 and 2 pages of 4 kB:
-	 * the offset, page 144, is never the first of one (in a process that has no others).
+	 * Sizes of the queues on iWARP, which are larger than needed, for two reasons.  siw
+	 * completes a request before its place is free again.  And libsiw takes the offset 0x90000
+	 * (page 144), at which the kernel may let it map a queue, for a failure
+	 * (SIW_INVAL_UOBJ_KEY).  Every later queue would fail, too, because the kernel gives out
+	 * the first offset that is free.  So no queue may begin at page 144: a carrier's two CQs,
+	 * its send queue and its receive queue are made in this order, and take 1, 1, 1 and 2 pages
+	 * of 4 kB, so that page 144 is always the second one of a receive queue (in a process that
+	 * has no queues of siw but these).
 	 */
 	SR_V_IWARP_SQ = 32,	/* of 120 bytes */
 	SR_V_IWARP_RQ = 64,	/* of 112 bytes */
@@ -83,7 +85,7 @@ struct sr_vdev {
 	unsigned jobs;		/* that make or destroy something of it */
 	bool gone;		/* and is given up when these are done */
 	/* The thread of jobs': */
-	unsigned vector;	/* the next link's, modulo their number */
+	unsigned vector;	/* the next carrier's, modulo their number */
 	bool weighed;		/* queue_bytes has been measured, at the first carrier */
 	size_t queue_bytes;	/* that the kernel pins for the queues of a carrier */
 };
@@ -101,7 +103,7 @@ struct sr_vring {
 	struct ibv_mr *mr;	/* NULL: ordinary */
 };
 
-/* Takes an id's events: id->context.  A listening id has none but requests. */
+/* Handles the events of a CM id, whose context points to it.  A listening id gets only requests. */
 struct sr_vcm_event;
 struct sr_vcm {
 	void (*event)(struct sr_vcm *cm, const struct sr_vcm_event *e);
@@ -117,17 +119,17 @@ struct sr_vcq {
 	struct ibv_comp_channel *chan; /* of both */
 	int fd;			/* the channel's; ours until the carrier is freed */
 	unsigned late;		/* events that were not there when they were looked for */
-	/* Who has the fd: threads between arm() and awake(), and how many links each has armed; and,
-	 * if the carrier is shared, epoll sets. */
+	/* Those that have the fd: threads between arm() and awake(), with the number of links that
+	 * each has armed; and, if the carrier is shared, epoll sets. */
 	struct sr_vsleeper {
 		pthread_t thread;	/* 0: it is none */
 		unsigned arms;
 		struct sr_watcher set;
 	} direct[SR_V_DIRECT];
-	unsigned dispatched;	/* the same, without the fd; counted by links */
+	unsigned dispatched;	/* links that threads without the fd have armed; each counts */
 	unsigned armed_once;	/* links for which an epoll set waits */
 	unsigned unwatched;	/* those of them whose set waits for notify() */
-	bool watched;		/* the service thread does */
+	bool watched;		/* the service thread watches the fd */
 	unsigned used;		/* counts the program's looks, and its writes */
 	struct sr_watch watch;
 };
@@ -150,8 +152,8 @@ struct sr_vout {
 	uint64_t path_ns;	/* and when it was posted; 0: it was not */
 	bool pad_due;		/* HELLO has gone: the next packet tries the path */
 	bool probe_out;		/* a PROBE is not answered yet */
-	/* A circular list of the links that sr_vtx_waits(), and perhaps some that no longer do:
-	 * the last one, which leads to the first. */
+	/* The last link of a circular list, whose queue_next is the first.  Each had something to
+	 * send (sr_vtx_waits()) when it was queued; some may have nothing left. */
 	struct sr_vlink *queue;
 };
 
@@ -196,7 +198,7 @@ struct sr_vmake {
 	unsigned regions;
 };
 
-/* A number, and the record that is due for it if no link sends that.  locked */
+/* A number, and the record that is due for it, unless a link sends the record itself.  locked */
 struct sr_vnumber {
 	struct sr_vlink *link;		/* that has it; NULL: none */
 	struct sr_vrequest *request;	/* the same, while the answer is to come */
