@@ -66,8 +66,9 @@ int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 		     int ms, const sigset_t *mask);
 
 /* If epfd is a set it is nested from now on: readable for the kernel as long as it has
- * something to report.  (If that cannot be, it is foreign.) */
-void sr_epoll_nest(int epfd);
+ * something to report.  (If that cannot be, it is foreign.)  outer: the set into which it comes,
+ * or -1: it is polled. */
+void sr_epoll_nest(int epfd, int outer);
 /* Called after a call has taken bytes from the stream, or room, without locks.  Afterwards a
  * nested set is readable for the stream only if the stream is still ready. */
 void sr_epoll_settle(struct sr_stream *st);

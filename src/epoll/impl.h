@@ -52,6 +52,8 @@
 #define SR_EPOLL_CALL (SR_EPOLL_SLEEPERS + 1ull)
 
 #define SR_EPOLL_LISTENERS ((struct sr_stream *)1)
+#define SR_EPOLL_OUTERS ((struct sr_epoll *)1)
+#define SR_EPOLL_UNSAID (1 << 20)	/* in `ready', behind the entries, which are fewer */
 
 enum { /* of an entry's state */
 	SR_EPOLL_LIVE = 1,	/* events and data belong together; not deleted */
@@ -119,6 +121,7 @@ struct sr_epoll {
 	atomic_bool foreign;	/* pair foreign: entry_add(); elsewhere a hint */
 	atomic_uchar inherited;	/* enum sr_epoll_inherited, family.h */
 	atomic_bool nested;	/* it is waited for itself (nest.c) */
+	atomic_bool forked;	/* the process has forked since the set was made, or before */
 	atomic_bool untidy;	/* an entry was listed since the queue was looked at */
 	struct sr_slot *paused;	/* `slot' before an exec that may fail */
 	struct sr_slot *slot;	/* counts the processes that have the set; NULL: not counted */
@@ -128,7 +131,9 @@ struct sr_epoll {
 	struct sr_epoll_entry *first, *last;	/* the queue */
 	_Atomic(struct sr_epoll_entry *) news;
 	/* Both are released behind a change, and is_any_listed() of nest.c acquires them. */
-	atomic_int ready;	/* entries that are listed; pair sleepers, pair woken */
+	atomic_int ready;	/* entries that are listed; pair sleepers, pair woken.  And
+				 * SR_EPOLL_UNSAID for each set in this one that is ready, unsaid
+				 * (nest.c) */
 	atomic_int dead;	/* how many of them have gone from the set */
 	/* Counted by calls of the program, whose order is its own. */
 	atomic_int linked;	/* entries that are linked */
@@ -155,6 +160,10 @@ struct sr_epoll {
 	struct sr_mutex flag_lock;	/* a leaf */
 	atomic_int flag;	/* private, -1: none; outlives the set */
 	bool raised;		/* it is readable; flag_lock */
+	/* The one that this set is in; SR_EPOLL_OUTERS: there are several, or it has been polled.
+	 * Changed under flag_lock. */
+	_Atomic(struct sr_epoll *) outer;
+	struct sr_epoll *unsaid;	/* that set, if this one is counted there; flag_lock */
 };
 
 /* The stream's; sets.lock. */

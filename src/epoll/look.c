@@ -139,7 +139,7 @@ uint32_t sr_epoll_look(struct sr_epoll_entry *e, uint32_t events, uint32_t *edge
 		/* Makes the set readable for those who poll it, before arm_entry() drains
 		 * the doorbell by which they may have learned of the news. */
 		if (arms && must && makes_ready(e, events, r, *edge, how))
-			sr_epoll_tell(sr_epoll_set_of(e), false);
+			sr_epoll_tell_later(sr_epoll_set_of(e));
 		if (arms && !arm_entry(e, events, full, &w, &on))
 			break;
 		sr_waitset_drop_links(&w);

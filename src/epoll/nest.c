@@ -18,6 +18,12 @@
  *     entry that it visits: the visit does so, if the entry has something to report.
  *   - After a message of the link, or a switch, it is not known whether the entry has something to
  *     report, and the thread that notices may hold any lock.  So the service thread looks first.
+ *   - Where a program of one loop is told of an entry, takes the bytes and sleeps again, the flag
+ *     would be raised and lowered each time.  So a wait that leaves an entry listed does not raise
+ *     it if the set is in one other set, `outer', that nobody else knows and nobody sleeps for: it
+ *     counts the set there as ready, "unsaid" (sr_epoll_tell_later()), and a thread that is about
+ *     to sleep for `outer' raises the flags then.  (It counts itself, and then looks; the thread
+ *     that leaves the flag counts the set, and then looks for sleepers.)
  *   - The kernel's set asks the anchor only for the events that the kernel decides.  The service
  *     thread reads a mark.
  *
@@ -39,6 +45,9 @@
 #include "epoll/look.h"
 #include "epoll/nest.h"
 
+/* Of `ready', which threads may exceed by SR_EPOLL_UNSAID each. */
+#define UNSAID_MAX (1 << 30)
+
 atomic_bool sr_epolls_untidy;
 
 /* For a dead entry a thread changes `ready' and `dead' one after the other, and calls
@@ -56,16 +65,14 @@ static bool is_any_listed(struct sr_epoll *set)
 	return listed;
 }
 
-/* Looks at the numbers with the lock held: if two threads have changed them, the second one that
+/* Looks at the numbers with flag_lock held: if two threads have changed them, the second one that
  * gets here sees both changes. */
-void sr_epoll_tell(struct sr_epoll *set, bool news)
+static void set_flag(struct sr_epoll *set, bool news)
 {
+	bool listed = is_any_listed(set);
 	uint64_t n = 1;
 	int err = errno;
-	bool listed;
 
-	sr_lock(&set->flag_lock);
-	listed = is_any_listed(set);
 	if (sr_load(&set->flag) >= 0 && (listed != set->raised || (listed && news))) {
 		if (listed)
 			(void)!sr_now_write(sr_load(&set->flag), &n, sizeof(n));
@@ -73,8 +80,74 @@ void sr_epoll_tell(struct sr_epoll *set, bool news)
 			(void)!sr_now_read(sr_load(&set->flag), &n, sizeof(n));
 		set->raised = listed;
 	}
-	sr_unlock(&set->flag_lock);
 	errno = err;
+}
+
+/* outer: where the set is counted as ready, unsaid; NULL: nowhere.  flag_lock held. */
+static void count_unsaid(struct sr_epoll *set, struct sr_epoll *outer)
+{
+	if (set->unsaid == outer)
+		return;
+	if (set->unsaid)
+		atomic_fetch_sub_explicit(&set->unsaid->ready, SR_EPOLL_UNSAID,
+					  memory_order_relaxed);
+	set->unsaid = outer;
+	if (outer)	/* pair sleepers: may_wait() */
+		atomic_fetch_add_explicit(&outer->ready, SR_EPOLL_UNSAID, memory_order_seq_cst);
+}
+
+void sr_epoll_tell(struct sr_epoll *set, bool news)
+{
+	sr_lock(&set->flag_lock);
+	count_unsaid(set, NULL);
+	set_flag(set, news);
+	sr_unlock(&set->flag_lock);
+}
+
+static bool is_known_to_us_alone(struct sr_epoll *set)
+{
+	return !sr_load(&set->forked) && !sr_load(&set->foreign);
+}
+
+/* Will each thread that is to sleep for the set ask us before?  flag_lock held: whoever changes one
+ * of these calls sr_epoll_tell() then.  (A set that is nested itself counts a sleeper.) */
+static bool may_wait(struct sr_epoll *set, struct sr_epoll *outer)
+{
+	return outer && outer != SR_EPOLL_OUTERS && sr_load(&outer->ready) < UNSAID_MAX &&
+	       is_known_to_us_alone(set) && is_known_to_us_alone(outer);
+}
+
+/* pair sleepers: the caller has changed `ready' of both; ask_kernel() changes `sleepers', and
+ * then looks at `ready'. */
+static bool has_any_sleepers(struct sr_epoll *set, struct sr_epoll *outer)
+{
+	return (sr_look(&set->sleepers) & SR_EPOLL_SLEEPERS) > 1 ||
+	       sr_look(&outer->sleepers) & SR_EPOLL_SLEEPERS;
+}
+
+void sr_epoll_tell_later(struct sr_epoll *set)
+{
+	struct sr_epoll *outer;
+
+	sr_lock(&set->flag_lock);
+	outer = sr_load(&set->outer);
+	if (set->raised || !is_any_listed(set) || !may_wait(set, outer))
+		outer = NULL;
+	count_unsaid(set, outer);
+	if (!outer || has_any_sleepers(set, outer)) {
+		count_unsaid(set, NULL);
+		set_flag(set, false);
+	}
+	sr_unlock(&set->flag_lock);
+}
+
+void sr_epoll_say_members(struct sr_epoll *outer)
+{
+	struct sr_epoll *set;
+
+	for (set = sr_epoll_first(); set; set = set->next_set)
+		if (sr_load(&set->outer) == outer)
+			sr_epoll_tell(set, false);
 }
 
 static void note_untidy(struct sr_epoll *set)
@@ -211,15 +284,33 @@ static void nest_stream(struct sr_stream *st, void *set)
 		update_fast(st);
 }
 
+/* From now on the set is in that one, too.  NULL: somebody waits for it whom we do not know. */
+static void note_outer(struct sr_epoll *set, struct sr_epoll *outer)
+{
+	struct sr_epoll *was = sr_load(&set->outer);
+
+	outer = outer ?: SR_EPOLL_OUTERS;
+	if (was == outer)
+		return;
+	sr_lock(&set->flag_lock);
+	sr_store(&set->outer, was ? SR_EPOLL_OUTERS : outer);
+	sr_unlock(&set->flag_lock);
+	if (was)
+		sr_epoll_tell(set, false);
+}
+
 /* A thread may be about to ring the waker, which has just left the kernel's set.  No wake-up is
  * lost: that thread has listed an entry before, and the flag becomes readable for the entry. */
-void sr_epoll_nest(int epfd)
+void sr_epoll_nest(int epfd, int outer)
 {
 	struct sr_epoll *set = sr_epoll_peek(epfd);
 	bool first, was = false;
 	int err = errno;
 
-	if (!set || sr_epoll_is_nested(set))
+	if (!set)
+		return;
+	note_outer(set, sr_epoll_peek(outer));
+	if (sr_epoll_is_nested(set))
 		return;
 	sr_lock(&set->lock);
 	first = !sr_epoll_is_nested(set) && !sr_load(&set->foreign);
@@ -231,6 +322,7 @@ void sr_epoll_nest(int epfd)
 		atomic_fetch_add_explicit(&set->sleepers, 1, memory_order_seq_cst);
 	}
 	sr_unlock(&set->lock);
+	sr_epoll_say_members(set);
 	if (!first || (was && !sr_epoll_install(set))) {
 		sr_epoll_give_up(epfd, false);
 	} else {
@@ -244,6 +336,7 @@ void sr_epoll_unnest(struct sr_epoll *set)
 {
 	if (!sr_epoll_is_nested(set))
 		return;
+	sr_store(&set->outer, NULL);
 	sr_epoll_tell(set, false);	/* nothing is listed any more */
 	sr_store(&set->nested, false);
 	atomic_fetch_sub_explicit(&set->sleepers, 1, memory_order_relaxed);

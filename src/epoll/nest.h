@@ -14,6 +14,11 @@ static inline bool sr_epoll_is_nested(struct sr_epoll *set)
 /* Makes the flag of a nested set readable if entries are listed that are not dead, and else
  * not.  news: it is an edge, also if the flag is readable already. */
 void sr_epoll_tell(struct sr_epoll *set, bool news);
+/* The same, when the calling thread is about to report the entries, or has looked at them.  The flag
+ * may stay as it is until a thread is about to sleep for the set (nest.c). */
+void sr_epoll_tell_later(struct sr_epoll *set);
+/* Before a thread asks the kernel for `outer': the flags are right of all sets in it. */
+void sr_epoll_say_members(struct sr_epoll *outer);
 /* epoll_ctl(2) has changed an entry of the stream in a nested set; no lock held. */
 void sr_epoll_settle_changed(struct sr_stream *st);
 /* sr_epoll_list() for epoll_ctl(2), with sets.lock held.  Does not wake the service thread for an

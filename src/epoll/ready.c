@@ -92,7 +92,7 @@ static void wake_set(struct sr_epoll *set)
 	if (!has_sleepers(set))
 		return;
 	if (sr_epoll_is_nested(set))
-		sr_epoll_tell(set, false);
+		sr_epoll_tell_later(set);
 	else
 		wake_sleeper(set);
 }

@@ -122,6 +122,8 @@ void sr_epoll_opened(int fd)
 	sr_store(&set->foreign, false);
 	sr_store(&set->others, false);
 	sr_store(&set->woken, false);
+	sr_store(&set->forked, false);
+	sr_store(&set->outer, NULL);
 	sr_store(&set->listener, NULL);
 	sr_store(&set->inherited, SR_EPOLL_MADE);
 	set->slot = set->paused = NULL;
@@ -299,6 +301,9 @@ void sr_epoll_lose(struct sr_epoll *set, bool must)
 	 * that, and looks at `foreign'. */
 	if (atomic_exchange_explicit(&set->foreign, true, memory_order_seq_cst) && !must)
 		return;
+	if (sr_epoll_is_nested(set))
+		sr_epoll_tell(set, false);
+	sr_epoll_say_members(set);
 	sr_streams_walk(give_one, &g);
 	/* A waker that has rung would make the set ready. */
 	sr_lock(&set->lock);
@@ -406,12 +411,16 @@ void sr_epolls_before_fork(void)
 	sr_lock_unordered(&sets_lock);
 	for (set = sets; set; set = set->next_set) {
 		sr_store(&set->others, true);	/* the child, for one */
+		sr_store(&set->forked, true);
 		if (!ok)
 			sr_store(&set->foreign, true);
 		if (set->fds)
 			set_share(set);
 	}
 	sr_unlock(&sets_lock);
+	for (set = sr_epoll_first(); set; set = set->next_set)
+		if (sr_load(&set->outer))
+			sr_epoll_tell(set, false);
 }
 
 /* In the child: a set without entries, whose locks are free. */
@@ -423,6 +432,8 @@ static void set_inherit(struct sr_epoll *set)
 	sr_store(&set->waker, -1);
 	sr_store(&set->flag, -1);
 	set->raised = false;
+	set->unsaid = NULL;
+	sr_store(&set->outer, SR_EPOLL_OUTERS);
 	sr_store(&set->untidy, false);
 	sr_store(&set->listener, NULL);
 	sr_store(&set->installed, false);

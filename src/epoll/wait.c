@@ -238,6 +238,13 @@ static int nap_for_others(const struct wait *w)
 	return sr_real.ppoll(NULL, 0, &t, w->mask) < 0 ? -errno : 0;
 }
 
+/* pair sleepers: sr_epoll_tell_later() */
+static void say_members(struct sr_epoll *set)
+{
+	if (sr_look(&set->ready) >= SR_EPOLL_UNSAID)
+		sr_epoll_say_members(set);
+}
+
 /* The program's events, or -errno.  A cancellation point.  before: as in sr_epoll_resolve(). */
 static int ask_kernel(struct wait *w, struct epoll_event *ev, int before, int max,
 		      bool sleep)
@@ -252,6 +259,7 @@ static int ask_kernel(struct wait *w, struct epoll_event *ev, int before, int ma
 	sr_cancel_asks = set;
 	/* pair sleepers: wake_set() in ready.c */
 	begun = add_to_count(&set->sleepers, SR_EPOLL_CALL + 1);
+	say_members(set);
 	r = sleep && !sr_look(&set->ready) ?
 		    call_until_signal(w, ev, max) :
 		    sr_real.epoll_pwait(w->epfd, ev, max, 0, w->mask);
@@ -334,6 +342,7 @@ static int wait_on(struct wait *w, struct epoll_event *ev, int max)
 	if (!w->deadline)
 		w->deadline = deadline_ms(w->ms);
 	do {
+		say_members(set);
 		n = w->ms ? spin_for_events(w, ev, max) : 0;
 		/* Whatever is polled is armed before the sleep. */
 		if (!n && w->ms)

@@ -50,7 +50,7 @@ int sr_epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 	if (!sr_inside && op == EPOLL_CTL_ADD) {
 		/* fd may be a set: the other set then sleeps until this one is readable. */
 		if (fd != epfd)
-			sr_epoll_nest(fd);
+			sr_epoll_nest(fd, epfd);
 		sr_epoll_other(epfd);
 	}
 	return sr_real.epoll_ctl(epfd, op, fd, event);

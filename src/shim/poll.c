@@ -14,7 +14,7 @@ void sr_shim_poll_sets(const struct pollfd *fds, nfds_t n)
 		return;
 	for (nfds_t i = 0; i < n; i++)
 		if (sr_epoll_has(fds[i].fd))
-			sr_epoll_nest(fds[i].fd);
+			sr_epoll_nest(fds[i].fd, -1);
 }
 
 #define FEW 64			/* no program's limit is lower */

@@ -160,6 +160,10 @@ teardown() { stop_all; }
 	compare epoll_nest numbers -w mixed
 }
 
+@test "a set in a set has told of a message that nobody takes: the others are told, too" {
+	compare epoll_nest untaken -w mixed -r 'epoll|peer-dropped|fork|not-asked|short'
+}
+
 @test "a set that is polled: room, and none" {
 	compare epoll_nest room -w mixed
 }

@@ -17,7 +17,13 @@
  * Alone, the outer sleeper is woken for nothing at most twice for each piece of news, apart from a
  * time in which another thread is about to lower the flag.
  *
+ * A thread that leaves an entry listed does not raise the flag: it counts the set as ready, unsaid,
+ * and raises the flag only if a thread sleeps.  Who is about to sleep for the outer set raises it.
+ *
  * Mutations:
+ *   M_UNASKED	a thread that is about to sleep for the outer set does not look what is unsaid
+ *   M_LOOKS	it looks, and then counts itself as a sleeper
+ *   M_ASLEEP	a thread that leaves the flag does not look who sleeps for the outer set
  *   M_FIRST	a notifier makes the flag readable, and then lists the entry
  *   M_OLD	a thread that lowers the flag does not look again whether entries are listed
  *   M_LATE	the flag is lowered behind a look that has found nothing, whatever is listed
@@ -39,6 +45,8 @@ bool armed, bell, bell_queued;
 bool waker_queued, woken;
 bool flag, raised, flag_there;
 byte sleepers;			/* in the set, and 1 for its being nested */
+byte outers;			/* threads that sleep for the outer set, or are about to */
+bool unsaid;			/* under `telling' */
 bool listed = true, queued = true, again;	/* it has just been linked */
 byte ready = 1;
 bool looking, telling;		/* locks */
@@ -61,6 +69,7 @@ inline tell()
 #ifndef M_OLD
 	want = ready > 0;
 #endif
+	unsaid = false;
 	if
 	:: want && !raised -> flag = true; raised = true
 	:: !want && raised -> flag = false; raised = false
@@ -70,12 +79,40 @@ inline tell()
 	want = false
 }
 
-/* wake_set() of ready.c */
-inline wake()
+/* sr_epoll_tell_later() */
+inline tell_later()
+{
+	lock(telling);
+	if
+	:: ready && !raised -> unsaid = true;
+#ifdef M_ASLEEP
+		want = false;
+#else
+		want = outers > 0;
+#endif
+		want = want || sleepers > 1;
+		if
+		:: want -> unsaid = false; flag = true; raised = true
+		:: else
+		fi
+	:: ready == 0 -> unsaid = false;
+		if
+		:: raised -> flag = false; raised = false
+		:: else
+		fi
+	:: else
+	fi;
+	telling = false;
+	want = false
+}
+
+/* wake_set() of ready.c.  now: for an arrival that no visit has found */
+inline wake(now)
 {
 	if
 	:: sleepers == 0
-	:: sleepers && nested -> tell()
+	:: sleepers && nested && now -> tell()
+	:: sleepers && nested && !now -> tell_later()
 	:: sleepers && !nested -> if
 		:: atomic { ready && !woken -> woken = true }; waker_queued = !flag_there
 		:: else
@@ -160,10 +197,10 @@ inline collect(sleeps)
 #ifdef M_LATE
 		if
 		:: nested && !found -> lock(telling); flag = false; raised = false; telling = false
-		:: else -> wake()
+		:: else -> wake(false)
 		fi;
 #else
-		wake();
+		wake(false);
 #endif
 		looking = false
 	:: else
@@ -183,7 +220,7 @@ inline tidy()
 		fi
 	:: else -> break
 	od;
-	wake();
+	wake(false);
 	found = false;
 	peeks = false;
 	looking = false
@@ -199,7 +236,7 @@ inline kernels()
 			lock(looking);
 			claim();
 			visit(false);
-			wake();
+			wake(false);
 			looking = false
 		:: else
 		fi;
@@ -254,14 +291,14 @@ more:	bytes++;
 #ifdef M_FIRST
 	if
 	:: nested -> lock(telling); flag = true; raised = true; telling = false; claim()
-	:: else -> claim(); wake()
+	:: else -> claim(); wake(true)
 	fi;
 #else
 #ifdef EDGE
 	note();
 #endif
 	claim();
-	wake();
+	wake(true);
 #endif
 	news++;
 	if
@@ -328,7 +365,24 @@ active proctype outer()
 #endif
 	done++;
 	do
-	:: READABLE;
+	::
+#ifdef M_LOOKS
+		if
+		:: unsaid -> tell()
+		:: else
+		fi;
+		outers++;
+#else
+		outers++;
+#ifndef M_UNASKED
+		if
+		:: unsaid -> tell()
+		:: else
+		fi;
+#endif
+#endif
+		READABLE;
+		outers--;
 #if !THREADS
 		before = got;
 #endif

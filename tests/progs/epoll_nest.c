@@ -362,6 +362,87 @@ static void numbers_server(int lfd)
 	close(fd);
 }
 
+/* ---- told, and not taken ---- */
+
+enum { SAME, THREAD, INNER_THREAD, HALF, COPY, THIRD, BESIDE, CHILD, OTHERS };
+
+static void wait_in_child(int set)
+{
+	pid_t pid = split();
+
+	if (pid == 0) {
+		say_wait("child", set, 5000);
+		fflush(stdout);
+		_exit(0);
+	}
+	reap(pid);
+}
+
+/* One wait has told of a message that nobody takes: who waits next is told, too. */
+static void tell_other(int who, int fd, int inner, int outer, int other)
+{
+	struct waiter w = {who == INNER_THREAD ? inner : outer, 4};
+	pthread_t t;
+
+	if (who == THREAD || who == INNER_THREAD) {
+		if (pthread_create(&t, NULL, wait_for, &w))
+			die("pthread_create");
+		pthread_join(t, NULL);
+	} else if (who == CHILD) {
+		wait_in_child(outer);
+	} else {
+		if (who == HALF)
+			take(fd, buf, MESSAGE / 2);
+		say_wait("again", who == COPY || who == THIRD ? other : outer, 5000);
+	}
+}
+
+/* (poll() is a waiter whom nobody knows, so it is not called.) */
+static void say_taken(int inner, int outer)
+{
+	struct epoll_event ev;
+
+	while (epoll_wait(outer, &ev, 1, 0) && in_vain < 10 && !epoll_wait(inner, &ev, 1, 0))
+		in_vain++;
+	say_wait("taken", outer, 0);
+}
+
+/* A thread sleeps in the outer set when the message comes, so that the message rings. */
+static void untaken(int who, int fd)
+{
+	int inner = new_set(), outer = outer_set(inner, EPOLLIN), other = -1;
+	struct waiter asleep = {outer, 4};
+	pthread_t t;
+
+	if (who == COPY)
+		other = dup(outer);
+	if (who == THIRD || who == BESIDE)
+		other = outer_set(who == THIRD ? outer : inner, EPOLLIN);
+	add(inner, fd, EPOLLIN, 1);
+	for (int i = 0; i < 3; i++) {
+		t = start_asleep(wait_for, &asleep);
+		send_go(fd);
+		pthread_join(t, NULL);
+		say_wait("inner", inner, 5000);
+		tell_other(who, fd, inner, outer, other);
+		take(fd, buf, who == HALF ? MESSAGE / 2 : MESSAGE);
+		say_taken(inner, outer);
+	}
+	close(inner);
+	close(outer);
+	if (other >= 0)
+		close(other);
+}
+
+static void untaken_server(int lfd)
+{
+	int fd = begin(lfd);
+
+	for (int who = 0; who < OTHERS; who++)
+		untaken(who, fd);
+	close(fd);
+}
+
 /* Room, and no room. */
 static const char *const full[] = { "full0", "full1", "full2" };
 static const char *const taken[] = { "taken0", "taken1", "taken2" };
@@ -673,6 +754,7 @@ const struct tcp_case cases[] = {
 	{"refused", refused_server, obey_client},
 	{"asleep", asleep_server, asleep_client},
 	{"numbers", numbers_server, obey_client},
+	{"untaken", untaken_server, obey_client},
 	{"room", room_server, room_client},
 	{"shared", shared_server, obey_client},
 	{"stopped", stopped_server, obey_client},
