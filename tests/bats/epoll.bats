@@ -314,7 +314,7 @@ walk() {
 	[ -z "${SR_TEST_SANITIZER:-}" ] || n=12
 	walk 1 "$n"
 	[[ " $SR_TEST_MODES " != *" wait "* ]] ||
-		[ "$(grep -c "\"tx_$SR_TEST_LINK\":[1-9]" "$reports")" -gt $((4 * n)) ]
+		[ "$(grep -c "\"tx_$SR_TEST_LINK\":[1-9]" "$reports")" -gt $((2 * n)) ]
 }
 
 @test "deleted, and added again with EPOLLEXCLUSIVE while bytes lie unread" {
