@@ -128,7 +128,12 @@ static void release_one(struct sr_stream *st, void *set)
 
 void sr_epoll_hand_down(struct sr_epoll *set)
 {
-	if (set->entries && set->slot && sr_load(&set->slot->owners) > 1)
+	bool others;
+
+	sr_lock(&set->lock);
+	others = set->entries && set->slot && sr_load(&set->slot->owners) > 1;
+	sr_unlock(&set->lock);
+	if (others)
 		sr_streams_walk(release_one, set);
 }
 

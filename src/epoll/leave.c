@@ -55,10 +55,12 @@ void sr_epolls_return(void)
 	struct sr_epoll *set;
 
 	for (set = sr_epoll_first(); set; set = set->next_set) {
-		if (!set->paused)
-			continue;
-		sr_count(&set->paused->owners, 1);
-		set->slot = set->paused;
-		set->paused = NULL;
+		sr_lock(&set->lock);
+		if (set->paused) {
+			sr_count(&set->paused->owners, 1);
+			set->slot = set->paused;
+			set->paused = NULL;
+		}
+		sr_unlock(&set->lock);
 	}
 }

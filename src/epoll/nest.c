@@ -92,7 +92,7 @@ static void count_unsaid(struct sr_epoll *set, struct sr_epoll *outer)
 		atomic_fetch_sub_explicit(&set->unsaid->ready, SR_EPOLL_UNSAID,
 					  memory_order_relaxed);
 	set->unsaid = outer;
-	if (outer)	/* pair sleepers: may_wait() */
+	if (outer)	/* pair sleepers: may_leave_flag() */
 		atomic_fetch_add_explicit(&outer->ready, SR_EPOLL_UNSAID, memory_order_seq_cst);
 }
 
@@ -111,7 +111,7 @@ static bool is_known_to_us_alone(struct sr_epoll *set)
 
 /* Will each thread that is to sleep for the set ask us before?  flag_lock held: whoever changes one
  * of these calls sr_epoll_tell() then.  (A set that is nested itself counts a sleeper.) */
-static bool may_wait(struct sr_epoll *set, struct sr_epoll *outer)
+static bool may_leave_flag(struct sr_epoll *set, struct sr_epoll *outer)
 {
 	return outer && outer != SR_EPOLL_OUTERS && sr_load(&outer->ready) < UNSAID_MAX &&
 	       is_known_to_us_alone(set) && is_known_to_us_alone(outer);
@@ -131,7 +131,7 @@ void sr_epoll_tell_later(struct sr_epoll *set)
 
 	sr_lock(&set->flag_lock);
 	outer = sr_load(&set->outer);
-	if (set->raised || !is_any_listed(set) || !may_wait(set, outer))
+	if (set->raised || !is_any_listed(set) || !may_leave_flag(set, outer))
 		outer = NULL;
 	count_unsaid(set, outer);
 	if (!outer || has_any_sleepers(set, outer)) {
