@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 
 #include "base/addr.h"
+#include "base/closer.h"
 #include "base/conf.h"
 #include "base/process.h"
 #include "base/list.h"
@@ -261,6 +262,7 @@ static inline void attach(struct end *e)
 static inline void detach(struct end *e)
 {
 	sr_link_put(e->link);
+	CHECK_EQ(sr_closer_threads(), 0);	/* the peer is trusted */
 	atomic_store(&e->link, NULL);
 }
 

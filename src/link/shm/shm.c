@@ -385,7 +385,9 @@ static void shm_free_link(struct sr_link *link)
 		sr_sys_munmap(l->map, l->plan.total);
 	}
 	sr_memory_give(sr_load(&l->taken_memory));
-	if (l->doorbell >= 0 && l->doorbell != l->line.fd)
+	if (l->doorbell >= 0 && l->bell_streams)	/* the peer is trusted */
+		sr_fd_close(l->doorbell);
+	else if (l->doorbell >= 0 && l->doorbell != l->line.fd)
 		sr_local_close(l->doorbell);
 	if (l->memory >= 0)
 		sr_fd_close(l->memory);
