@@ -60,7 +60,7 @@ static bool is_any_listed(struct sr_epoll *set)
 
 	do {		/* the acquires pair as impl.h says */
 		dead = sr_observe(&set->dead);
-		listed = sr_observe(&set->ready) > dead;
+		listed = sr_observe(&set->ready) % SR_EPOLL_UNSAID > dead;
 	} while (sr_load(&set->dead) != dead);
 	return listed;
 }
@@ -110,10 +110,11 @@ static bool is_known_to_us_alone(struct sr_epoll *set)
 }
 
 /* Will each thread that is to sleep for the set ask us before?  flag_lock held: whoever changes one
- * of these calls sr_epoll_tell() then.  (A set that is nested itself counts a sleeper.) */
+ * of these calls sr_epoll_tell() then. */
 static bool may_leave_flag(struct sr_epoll *set, struct sr_epoll *outer)
 {
 	return outer && outer != SR_EPOLL_OUTERS && sr_load(&outer->ready) < UNSAID_MAX &&
+	       !sr_epoll_is_nested(outer) &&
 	       is_known_to_us_alone(set) && is_known_to_us_alone(outer);
 }
 
@@ -287,16 +288,32 @@ static void nest_stream(struct sr_stream *st, void *set)
 /* From now on the set is in that one, too.  NULL: somebody waits for it whom we do not know. */
 static void note_outer(struct sr_epoll *set, struct sr_epoll *outer)
 {
-	struct sr_epoll *was = sr_load(&set->outer);
+	struct sr_epoll *was;
 
 	outer = outer ?: SR_EPOLL_OUTERS;
-	if (was == outer)
+	if (sr_load(&set->outer) == outer)
 		return;
 	sr_lock(&set->flag_lock);
-	sr_store(&set->outer, was ? SR_EPOLL_OUTERS : outer);
+	was = sr_load(&set->outer);
+	sr_store(&set->outer, was && was != outer ? SR_EPOLL_OUTERS : outer);
 	sr_unlock(&set->flag_lock);
 	if (was)
 		sr_epoll_tell(set, false);
+}
+
+void sr_epoll_outer_ends(struct sr_epoll *outer)
+{
+	struct sr_epoll *set;
+
+	for (set = sr_epoll_first(); set; set = set->next_set) {
+		if (sr_load(&set->outer) != outer)
+			continue;
+		sr_lock(&set->flag_lock);
+		if (sr_load(&set->outer) == outer)
+			sr_store(&set->outer, NULL);
+		sr_unlock(&set->flag_lock);
+		sr_epoll_tell(set, false);
+	}
 }
 
 /* A thread may be about to ring the waker, which has just left the kernel's set.  No wake-up is

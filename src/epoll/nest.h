@@ -19,6 +19,9 @@ void sr_epoll_tell(struct sr_epoll *set, bool news);
 void sr_epoll_tell_later(struct sr_epoll *set);
 /* Before a thread asks the kernel for `outer': the flags are right of all sets in it. */
 void sr_epoll_say_members(struct sr_epoll *outer);
+/* `outer' has no descriptor any more: the sets that were in it are in none, and their flags are
+ * right. */
+void sr_epoll_outer_ends(struct sr_epoll *outer);
 /* epoll_ctl(2) has changed an entry of the stream in a nested set; no lock held. */
 void sr_epoll_settle_changed(struct sr_stream *st);
 /* sr_epoll_list() for epoll_ctl(2), with sets.lock held.  Does not wake the service thread for an

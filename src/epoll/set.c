@@ -250,6 +250,7 @@ static void set_end(struct sr_epoll *set)
 	sr_unlock(&set->lock);
 	sr_epoll_drain(set);
 	sr_epoll_unnest(set);
+	sr_epoll_outer_ends(set);
 	sr_lock(&sets_lock);
 	set->fds = 0;
 	sr_unlock(&sets_lock);

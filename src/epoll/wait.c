@@ -293,6 +293,7 @@ static int spin_on(struct wait *w, struct epoll_event *ev, int max)
 		n = sr_epoll_collect(set, w->epfd, ev, max,
 				     SR_EPOLL_POLL | SR_EPOLL_SPIN);
 		if (!n && i % ASK == 0) {
+			say_members(set);
 			n = sr_now_epoll(w->epfd, ev, max);
 			n = n < 0 ? -errno : sift_tokens(set, w->epfd, ev, 0, n);
 		}
