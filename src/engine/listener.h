@@ -44,6 +44,8 @@ struct sr_listener {
 	void *rendezvous[SR_KINDS];
 	struct sr_keeper *keeper; /* upgrade/keeper.c */
 	unsigned watches;	/* times that it has begun to watch the keeper */
+	unsigned brief_lines;	/* lines to the keeper that have ended at once, in a row; */
+	uint64_t rests_until_ns; /* after some of them no line is made before this time */
 	/* What sr_listener_awaited() has opened, until the service thread takes it: */
 	atomic_int early_name;	/* the keeper's name: a descriptor + 1, or 0 */
 	void *_Atomic early;	/* the rendezvous for shared memory, or NULL */

@@ -21,7 +21,6 @@
 #include "sock/sock.h"
 
 #define TICK_MS 5		/* period while something is in transition */
-#define AGAIN_MS 10		/* between tries to open a rendezvous that is taken */
 
 static bool in_transition(struct sr_stream *st)
 {
@@ -77,11 +76,13 @@ static void service_work(struct sr_task *t)
 {
 	struct sr_stream *st = SR_OF(struct sr_stream, loop.task, t);
 	struct sr_link *link;
+	unsigned ms;
 
 	/* A keeper without SR_ST_LISTEN has to be closed, because listen(2) has failed. */
 	if ((sr_st_flags(st) & SR_ST_LISTEN) || sr_listener_of(st)->keeper) {
-		if (sr_listener_progress(sr_listener_of(st)))
-			call_again(st, AGAIN_MS);
+		ms = sr_listener_progress(sr_listener_of(st));
+		if (ms)
+			call_again(st, ms);
 		sr_stream_put(st);
 		return;
 	}

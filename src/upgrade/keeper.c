@@ -12,6 +12,9 @@
  *
  * A process that has nothing to say connects, too, and hears of the keeper's end.
  *
+ * A keeper that has no descriptor left closes the lines of further workers, whose streams stay on
+ * TCP.
+ *
  * bind(2) decides which process is the keeper.  When the keeper ends, all lines close.  Each
  * worker then tries to take the name, and joins the process that has it if that fails.
  *
@@ -51,6 +54,9 @@
 #define PACKETS 64		/* taken from a line before others have their turn */
 #define TRIES 100		/* to open a rendezvous that another process had */
 #define SUFFIX "/keeper"
+#define BRIEF_NS 100000000u	/* a line that has lasted no longer is brief */
+#define BRIEF_MAX 5		/* brief lines in a row, before this process rests */
+#define REST_NS 500000000u
 
 /* A stream that a worker has claimed. */
 struct claim {
@@ -77,6 +83,7 @@ struct sr_keeper {
 	struct worker *workers;	/* only the keeper has any */
 	unsigned count;
 	unsigned tries;		/* sr_keeper_keeps() */
+	uint64_t since_ns;	/* when the line was made */
 	bool joined;		/* a worker has */
 };
 
@@ -260,6 +267,18 @@ static void keeper_readable(struct sr_watch *watch, uint32_t events)
 
 /* ---- a worker ---- */
 
+/* A line has ended, because the keeper has, or because the keeper has no room for this process.  In
+ * the second case the next line would end at once, too.  So after some brief ones this process
+ * rests (listener.c) before it makes another. */
+static void note_line_end(struct sr_listener *l, uint64_t since_ns)
+{
+	uint64_t now = sr_now_ns();
+
+	l->brief_lines = now - since_ns < BRIEF_NS ? l->brief_lines + 1 : 0;
+	if (l->brief_lines >= BRIEF_MAX)
+		l->rests_until_ns = now + REST_NS;
+}
+
 static void line_readable(struct sr_watch *watch, uint32_t events)
 {
 	struct sr_keeper *k = SR_OF(struct sr_keeper, watch, watch);
@@ -275,7 +294,8 @@ static void line_readable(struct sr_watch *watch, uint32_t events)
 	}
 	if (r >= 0)
 		return;
-	sr_debug("keeper: the keeper has ended");
+	sr_debug("keeper: the line has ended");
+	note_line_end(l, k->since_ns);
 	sr_keeper_close(l);
 	sr_stream_kick(l->socket);	/* sr_listener_progress() takes its place, or joins */
 }
@@ -292,6 +312,7 @@ static int keeper_make(struct sr_listener *l, int fd, uint32_t events,
 		return -ENOMEM;
 	k->watch = (struct sr_watch){ .fd = fd, .fn = fn };
 	k->listener = l;
+	k->since_ns = sr_now_ns();
 	err = sr_loop_watch(&k->watch, events);
 	if (err) {
 		sr_pages_put_root(k, sizeof(*k));
@@ -390,6 +411,7 @@ int sr_keeper_join(struct sr_listener *l, const struct sr_there *there)
 	let_packets_in(fd);
 	if (!send_packet(fd, &p)) {
 		sr_local_close(fd);
+		note_line_end(l, sr_now_ns());
 		return -EPIPE;
 	}
 	err = make_line(l, fd);

@@ -27,6 +27,7 @@
 /* A keeper without room for a line closes it at once.  So a process begins to watch no more often
  * than that. */
 #define WATCHES_MAX 100
+#define AGAIN_MS 10	/* between tries to settle who answers */
 
 /* The reason why links of this kind are impossible, or NONE.  For verbs this looks for
  * devices. */
@@ -198,6 +199,14 @@ static bool has_to_settle_anew(struct sr_listener *l)
 	return sr_claims_wait(l);
 }
 
+/* For how long no line to the keeper is to be made (keeper.c); 0: one may be. */
+static unsigned rest_ms(const struct sr_listener *l)
+{
+	uint64_t now = sr_now_ns();
+
+	return now < l->rests_until_ns ? (unsigned)((l->rests_until_ns - now) / 1000000) + 1 : 0;
+}
+
 /* Makes this process the keeper, a worker or a watcher of the address.  True: that is not settled
  * yet, call again. */
 static bool listener_settle(struct sr_listener *l)
@@ -214,6 +223,8 @@ static bool listener_settle(struct sr_listener *l)
 		return be_keeper(l);
 	}
 	close_early(l);
+	if (r == -EADDRINUSE && rest_ms(l))
+		return true;
 	if (r == -EADDRINUSE)
 		return sr_listener_has(l, SR_LISTENER_WORTH) ? be_worker(l) : be_watcher(l);
 	sr_listener_unavailable(l, sr_reason_of(r, SR_REASON_NO_LISTENER));
@@ -255,7 +266,7 @@ static void note_proofs(struct sr_listener *l)
 		sr_st_set(l->socket, none);
 }
 
-bool sr_listener_progress(struct sr_listener *l)
+unsigned sr_listener_progress(struct sr_listener *l)
 {
 	unsigned f = sr_st_flags(l->socket);
 	bool again;
@@ -264,11 +275,11 @@ bool sr_listener_progress(struct sr_listener *l)
 	    /* pair children: sr_stream_over(); the socket's CLOSING has been set before */
 	    ((f & SR_ST_CLOSING) && !sr_look(&l->children))) {
 		stop_answering(l);
-		return false;
+		return 0;
 	}
 	if (sr_listener_has(l, SR_LISTENER_UNAVAILABLE) ||
 	    ((f & SR_ST_CLOSING) && !sr_listener_has(l, SR_LISTENER_WORTH)))
-		return false;
+		return 0;
 	again = listener_settle(l);
 	if (l->keeper && !sr_keeper_only_watches(l)) {
 		sr_listener_set(l, SR_LISTENER_ANSWERED);
@@ -281,7 +292,7 @@ bool sr_listener_progress(struct sr_listener *l)
 		sr_index_listens(l);
 		sr_stream_notify(l->socket, SR_NOTIFY_RX);
 	}
-	return again;
+	return again ? rest_ms(l) ?: AGAIN_MS : 0;
 }
 
 enum sr_reason sr_listener_never(struct sr_listener *l)

@@ -200,9 +200,9 @@ enum sr_reason sr_listener_never(struct sr_listener *l);
 /* No rendezvous could be opened.  Any thread. */
 void sr_listener_unavailable(struct sr_listener *l, enum sr_reason why);
 void sr_listener_open(struct sr_listener *l, int fd, bool wait);
-/* A listener's socket was kicked: opens or closes its rendezvous.  True: call again in
- * a moment.  loop. */
-bool sr_listener_progress(struct sr_listener *l);
+/* A listener's socket was kicked: opens or closes its rendezvous.  Returns after how many ms it
+ * is to be called again; 0: when the socket is kicked.  loop. */
+unsigned sr_listener_progress(struct sr_listener *l);
 void sr_listener_stop(struct sr_listener *l);	/* listen(2) failed */
 /* fd is a TCP socket that listens, and was made or bound before us: enters it as a
  * stream.  NULL: it is none, or cannot be.  Any thread. */

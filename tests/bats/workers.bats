@@ -218,6 +218,25 @@ asked() {
 	stop_server
 }
 
+# The keeper is the parent, which has forty descriptors, and half of them are the program's.
+@test "workers that the keeper has no descriptor for do not ask it again and again" {
+	local ended begin=$SECONDS
+	[ "$SR_TEST_LINK" = shm ] || skip "so many processes open a device in the virtual machine for long"
+	SOCKRAIL_LOG=debug start server rail prlimit --nofile=40:40 \
+		python3 "$workers" fork 24 "$ADDR" "$port"
+	printed server 25
+	start client asks rail 60
+	printed client 60
+	echo again >&9
+	printed client 120
+	echo end >&9
+	await
+	ended=$(grep -c 'keeper: the line has ended' "$BATS_TEST_TMPDIR/server.err")
+	echo "$ended lines to the keeper have ended"
+	[ "$ended" -gt 0 ]
+	[ "$ended" -lt $((300 + 60 * (SECONDS - begin))) ]
+}
+
 # named: is there a keeper of the address?
 named() { grep -qE "@sockrail[^ ]*:$port/keeper" /proc/net/unix; }
 
