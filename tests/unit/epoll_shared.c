@@ -111,16 +111,18 @@ static void send_some(struct pair *p)
 static void acknowledge_all(void)
 {
 	struct sr_vcarrier *c = carrier_of(&pairs[0], ASKER);
+	struct sr_link *link[STREAMS];
 	unsigned i;
 
 	for (i = 0; i < STREAMS; i++) {
+		link[i] = link_of(&pairs[i], ASKER);
 		CHECK_EQ(say(&pairs[i], ANSWERER, 10, 0), 10);
 		send_all(carrier_of(&pairs[i], ANSWERER));
 		hear(&pairs[i], ANSWERER, 10);
 	}
 	sr_lock(&c->lock);
 	for (i = 0; i < STREAMS; i++)
-		sr_vtx_owe(sr_vlink(link_of(&pairs[i], ASKER)));
+		sr_vtx_owe(sr_vlink(link[i]));
 	sr_vpost_due(c);
 	sr_unlock(&c->lock);
 	send_all(c);
