@@ -18,12 +18,15 @@
  *     entry that it visits: the visit does so, if the entry has something to report.
  *   - After a message of the link, or a switch, it is not known whether the entry has something to
  *     report, and the thread that notices may hold any lock.  So the service thread looks first.
- *   - Where a program of one loop is told of an entry, takes the bytes and sleeps again, the flag
- *     would be raised and lowered each time.  So a wait that leaves an entry listed does not raise
- *     it if the set is in one other set, `outer', that nobody else knows and nobody sleeps for: it
- *     counts the set there as ready, "unsaid" (sr_epoll_tell_later()), and a thread that is about
- *     to sleep for `outer' raises the flags then.  (It counts itself, and then looks; the thread
- *     that leaves the flag counts the set, and then looks for sleepers.)
+ *   - A loop in a loop waits in the outer set, waits in this one, takes the bytes of the message and
+ *     waits in the outer set again.  If the wait in this set raised the flag for the entry that it
+ *     reports, each message would raise and lower it in vain.  So it leaves the flag
+ *     (sr_epoll_tell_later()) if the set is in exactly one other set, `outer', that only this
+ *     process has, and no thread sleeps there.  It then notes in `outer' that this set is "unsaid":
+ *     ready, without a flag that says so.  A thread that is about to sleep in `outer' raises the
+ *     flags of its unsaid sets first.  No wake-up is lost: that thread counts itself as a sleeper
+ *     and then looks for unsaid sets; a thread that leaves the flag counts the set as unsaid, and
+ *     then looks for sleepers.
  *   - The kernel's set asks the anchor only for the events that the kernel decides.  The service
  *     thread reads a mark.
  *
@@ -45,7 +48,8 @@
 #include "epoll/look.h"
 #include "epoll/nest.h"
 
-/* Of `ready', which threads may exceed by SR_EPOLL_UNSAID each. */
+/* Once `ready' has reached this, no more sets are counted in it as unsaid, so that it does not
+ * overflow.  (Threads that count at the same time may exceed it by SR_EPOLL_UNSAID each.) */
 #define UNSAID_MAX (1 << 30)
 
 atomic_bool sr_epolls_untidy;
@@ -83,7 +87,8 @@ static void set_flag(struct sr_epoll *set, bool news)
 	errno = err;
 }
 
-/* outer: where the set is counted as ready, unsaid; NULL: nowhere.  flag_lock held. */
+/* The set is counted as unsaid in `outer' from now on, and nowhere else; NULL: nowhere at all.
+ * flag_lock held. */
 static void count_unsaid(struct sr_epoll *set, struct sr_epoll *outer)
 {
 	if (set->unsaid == outer)
@@ -96,11 +101,17 @@ static void count_unsaid(struct sr_epoll *set, struct sr_epoll *outer)
 		atomic_fetch_add_explicit(&outer->ready, SR_EPOLL_UNSAID, memory_order_seq_cst);
 }
 
+/* sr_epoll_tell(), with flag_lock held. */
+static void tell_now(struct sr_epoll *set, bool news)
+{
+	count_unsaid(set, NULL);
+	set_flag(set, news);
+}
+
 void sr_epoll_tell(struct sr_epoll *set, bool news)
 {
 	sr_lock(&set->flag_lock);
-	count_unsaid(set, NULL);
-	set_flag(set, news);
+	tell_now(set, news);
 	sr_unlock(&set->flag_lock);
 }
 
@@ -109,8 +120,9 @@ static bool is_known_to_us_alone(struct sr_epoll *set)
 	return !sr_load(&set->forked) && !sr_load(&set->foreign);
 }
 
-/* Will each thread that is to sleep for the set ask us before?  flag_lock held: whoever changes one
- * of these calls sr_epoll_tell() then. */
+/* Does every thread that is going to sleep for the set look first whether it is unsaid?  Those do
+ * that wait in `outer' in this process.  flag_lock held; whoever changes one of these conditions
+ * calls sr_epoll_tell() afterwards. */
 static bool may_leave_flag(struct sr_epoll *set, struct sr_epoll *outer)
 {
 	return outer && outer != SR_EPOLL_OUTERS && sr_load(&outer->ready) < UNSAID_MAX &&
@@ -135,10 +147,8 @@ void sr_epoll_tell_later(struct sr_epoll *set)
 	if (set->raised || !is_any_listed(set) || !may_leave_flag(set, outer))
 		outer = NULL;
 	count_unsaid(set, outer);
-	if (!outer || has_any_sleepers(set, outer)) {
-		count_unsaid(set, NULL);
-		set_flag(set, false);
-	}
+	if (!outer || has_any_sleepers(set, outer))
+		tell_now(set, false);
 	sr_unlock(&set->flag_lock);
 }
 
@@ -285,7 +295,8 @@ static void nest_stream(struct sr_stream *st, void *set)
 		update_fast(st);
 }
 
-/* From now on the set is in that one, too.  NULL: somebody waits for it whom we do not know. */
+/* The set has just been added to `outer'; NULL: a thread is going to poll it, and does not look for
+ * unsaid sets. */
 static void note_outer(struct sr_epoll *set, struct sr_epoll *outer)
 {
 	struct sr_epoll *was;
@@ -296,9 +307,9 @@ static void note_outer(struct sr_epoll *set, struct sr_epoll *outer)
 	sr_lock(&set->flag_lock);
 	was = sr_load(&set->outer);
 	sr_store(&set->outer, was && was != outer ? SR_EPOLL_OUTERS : outer);
-	sr_unlock(&set->flag_lock);
 	if (was)
-		sr_epoll_tell(set, false);
+		tell_now(set, false);
+	sr_unlock(&set->flag_lock);
 }
 
 void sr_epoll_outer_ends(struct sr_epoll *outer)
@@ -309,10 +320,11 @@ void sr_epoll_outer_ends(struct sr_epoll *outer)
 		if (sr_load(&set->outer) != outer)
 			continue;
 		sr_lock(&set->flag_lock);
-		if (sr_load(&set->outer) == outer)
+		if (sr_load(&set->outer) == outer) {
 			sr_store(&set->outer, NULL);
+			tell_now(set, false);
+		}
 		sr_unlock(&set->flag_lock);
-		sr_epoll_tell(set, false);
 	}
 }
 
