@@ -39,10 +39,12 @@ static size_t some(size_t most)
 
 /* ------------------------------------------------------------ sending */
 
-/* Has a switch begun between await_room() and this send, so that it is to be made again? */
-static bool has_switched(ssize_t r, int *times)
+#define REPEATS 5	/* of a send behind which a switch has begun */
+
+/* Has a switch begun between await_room() and the send that returned r? */
+static bool has_switched(ssize_t r)
 {
-	return late && r < 0 && errno == EAGAIN && (*times)++ < 5;
+	return late && r < 0 && errno == EAGAIN;
 }
 
 static void by_file(struct end *e)
@@ -59,7 +61,7 @@ static void by_file(struct end *e)
 		await_room();
 		errno = 0;
 		r = sendfile(to, fileno(file), off, n);
-	} while (has_switched(r, &times));
+	} while (has_switched(r) && times++ < REPEATS);
 	tell(e, off ? "sendfile at" : "sendfile", n, 0, r, 0);
 	if (!off)
 		at = lseek(fileno(file), 0, SEEK_CUR);
@@ -116,7 +118,7 @@ static void send_some(struct end *e)
 		await_room();
 		errno = 0;
 		r = send_by(how, fd, iov, cnt, n, flags);
-	} while (has_switched(r, &times));
+	} while (has_switched(r) && times++ < REPEATS);
 	tell(e, names[how], n, flags, r, digest(buf, r));
 	has_sent(e, r, flags & MSG_MORE);
 }

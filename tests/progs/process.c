@@ -517,7 +517,8 @@ static void crowd_server(int lfd)
 		}
 	}
 	put(first, "x", 1);
-	take(first, &c, 1);
+	if (take(first, &c, 1) != 1)
+		die("take");
 	say("%d served", served);
 }
 
