@@ -35,6 +35,9 @@ need() {
 	done
 }
 
+# in_full: skips what only tests/check full has time for, in an emulated machine
+in_full() { [ "${SR_TEST_SHORT:-}" != 1 ] || skip "a part of tests/check full"; }
+
 # The machine may be busy, and a first answer late: policy wait would let bytes go by TCP.
 sr_answer_ms=15000
 

@@ -11,9 +11,6 @@ setup() {
 	port
 }
 
-# in_full: skips what tests/check has no time for
-in_full() { [ "$(brief full short)" = full ] || skip "a part of tests/check full"; }
-
 # iperf closes its streams with bytes under way
 iperf_setup() {
 	need "$1"
@@ -49,6 +46,7 @@ iperf3_run() {
 }
 
 @test "iperf3 -R" {
+	in_full
 	iperf_setup iperf3
 	options=(-R -n 32M)
 	each_way 33554432 iperf3_run
@@ -65,6 +63,7 @@ iperf3_run() {
 }
 
 @test "iperf3 --bidir" {
+	in_full
 	iperf_setup iperf3
 	options=(--bidir -n 16M)
 	# It ends when the first direction has its bytes, with others under way.

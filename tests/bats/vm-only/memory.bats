@@ -24,6 +24,7 @@ limited() {
 }
 
 @test "8 MB: ten busy streams leave links to fifty that come later" {
+	in_full
 	local server
 	start server limited server "$SR_TOP/tests/lib/crowd.py" server "$ADDR" "$port" 60
 	server=$pid

@@ -94,6 +94,7 @@ nc_one() {
 }
 
 @test "nc: lazy, and with one side plain" {
+	in_full
 	need nc openssl
 	random "$t/a" 50
 	random "$t/b" 40
@@ -207,6 +208,7 @@ wget_run() {
 }
 
 @test "wget" {
+	in_full
 	http_setup wget
 	lazy_share=0
 	each_way 8388608 wget_run
