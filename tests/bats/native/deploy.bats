@@ -229,6 +229,29 @@ for t in json.load(sys.stdin):
 	END
 }
 
+# Its command runs below a directory, in which there is what an image has.
+@test "the init container of that example copies libsodium, whichever name the image has for it" {
+	python3 -c 'import yaml' || skip "python3-yaml is not installed"
+	python3 - "$deploy/kubernetes.yaml" libsodium.so.{23,26} <<-'END'
+	import os, re, subprocess, sys, tempfile, yaml
+	objects = yaml.safe_load_all(open(sys.argv[1]))
+	pods = [o["spec"]["template"]["spec"] for o in objects if o["kind"] == "Deployment"]
+	for pod, name in [(pod, name) for pod in pods for name in sys.argv[2:]]:
+	    (init,), (program,) = pod["initContainers"], pod["containers"]
+	    *shell, command = init["command"]
+	    ours = re.search(r"\S*/(libsockrail\S*)", command)
+	    to = {e["name"]: e["value"] for e in program["env"]}["LD_LIBRARY_PATH"]
+	    with tempfile.TemporaryDirectory() as root:
+	        for file in (ours[0], "/usr/lib/x86_64-linux-gnu/" + name):
+	            os.makedirs(os.path.dirname(root + file), exist_ok=True)
+	            open(root + file, "x").close()
+	        for mount in init["volumeMounts"]:
+	            os.makedirs(root + mount["mountPath"])
+	        subprocess.run([*shell, re.sub(r"(?<!\S)/", root + "/", command)], check=True)
+	        assert sorted(os.listdir(root + to)) == sorted([ours[1], name])
+	END
+}
+
 @test "the library works from another directory, as the CDI file has it" {
 	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "a sanitizer's library has to be first"
 	local d=$BATS_TEST_TMPDIR/opt
