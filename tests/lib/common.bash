@@ -79,6 +79,9 @@ holds() {
 	return 1
 }
 
+# libsodium: the file that the library loads, whichever of its names this release has
+libsodium() { realpath "$(ldconfig -p | awk '$1 ~ /^libsodium\.so\.2[36]$/ { print $NF; exit }')"; }
+
 # gone PID: has it ended?  (It may be a zombie.)
 gone() { ! grep -qs '^State:[^ZX]*$' "/proc/$1/status"; }
 

@@ -14,7 +14,7 @@ neighbour.py ask HOW DIR ADDRESS PORT     asks for the link of a stream to that 
 It says "ready", then what it got, line by line, and is there until it is killed.  Written from
 sockrail-protocol(7), not from the code.
 """
-import ctypes
+import ctypes.util
 import glob
 import os
 import select
@@ -28,7 +28,7 @@ HELLO, PROOF, SHARE = 1, 2, 12
 NAMES = 9   # more than an asker asks
 USER = 65533
 NAME = f"6.tcp4:{address}:{port}."
-sodium = ctypes.CDLL("libsodium.so.23")
+sodium = ctypes.CDLL(ctypes.util.find_library("sodium"))
 descriptors = 0
 
 

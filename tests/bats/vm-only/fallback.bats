@@ -60,7 +60,7 @@ slow() {
 	need unshare
 	local -x SOCKRAIL_UPGRADE_BYTES=1000
 	local path hide=(unshare -m sh -c 'mount --bind /dev/null "$1"; shift; exec "$@"' sh) here=() there=()
-	path=$(realpath "$(ldconfig -p | awk '$1 == "libsodium.so.23" { print $NF; exit }')")
+	path=$(libsodium)
 	hello "${hide[@]}" "$path"
 	[ "$(went tx_verbs "$t"/*.report)" = 6 ]
 	client=lazy
