@@ -103,6 +103,8 @@ struct sr_epoll_entry {
 		struct sr_watcher *watcher;
 		struct sr_watch_door shared;	/* of the watcher; set->lock */
 	} door[2];
+	/* Each link that the entry was last armed on has a doorbell in the kernel's set. */
+	atomic_bool rings;
 	struct sr_wait_node node;
 
 	/* set->lock */

@@ -214,6 +214,11 @@ static bool arm_door(struct sr_epoll_entry *e, struct sr_link *link, unsigned wa
 	return true;
 }
 
+static bool door_rings(const struct sr_epoll_doorbell *d)
+{
+	return !d->link || d->watcher || d->fd >= 0;
+}
+
 bool sr_epoll_arm(struct sr_epoll_entry *e, struct sr_link *rx,
 		  struct sr_link *tx, bool full, bool anchor, short asks)
 {
@@ -230,6 +235,7 @@ bool sr_epoll_arm(struct sr_epoll_entry *e, struct sr_link *rx,
 		ok = arm_door(e, rx, SR_NOTIFY_RX) &&
 		     arm_door(e, tx, full ? SR_NOTIFY_TX : 0) &&
 		     !sr_epoll_ask_anchor(e, anchor, asks);
+		sr_store(&e->rings, door_rings(&e->door[0]) && door_rings(&e->door[1]));
 	}
 	sr_unlock(&st->sets.lock);
 	if (!ok)

@@ -15,7 +15,8 @@
  *     (sr_epoll_settle()), because a poll of a set has to find it as it is now, as with the
  *     kernel's own sets.  So the incoming direction has no fast path.
  *   - A thread that sees bytes or room come makes the flag readable at once, but not for the
- *     entry that it visits: the visit does so, if the entry has something to report.
+ *     entry that it visits: the visit does so, if the entry has something to report.  The service
+ *     thread leaves it to a visit, too, if the entry has a doorbell, which has rung.
  *   - After a message of the link, or a switch, it is not known whether the entry has something to
  *     report, and the thread that notices may hold any lock.  So the service thread looks first.
  *   - A loop in a loop waits in the outer set, waits in this one, takes the bytes of the message and
@@ -202,7 +203,8 @@ void sr_epoll_list_arrival(struct sr_epoll_entry *e, uint32_t edge)
 		sr_epoll_enqueue(e, edge);
 		return;
 	}
-	if (sr_loop_here()) {
+	/* Without a doorbell nothing else makes an edge in an outer set. */
+	if (sr_loop_here() && sr_load(&e->rings)) {
 		sr_epoll_list_nested(e, edge);
 		return;
 	}

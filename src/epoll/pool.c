@@ -111,6 +111,7 @@ struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set, int epfd,
 	e->quiet = 0;
 	e->end.told_in = 0;
 	e->linked = false;
+	sr_store(&e->rings, false);
 	e->asked = 0;
 	SR_LIST_ADD(set->entries, e);
 	sr_count(&set->plain, 1);

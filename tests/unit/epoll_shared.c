@@ -319,6 +319,39 @@ static void dispatched(const struct fault *f)
 	close_all();
 }
 
+static void is_readable(int outer)
+{
+	struct epoll_event e;
+
+	CHECK_EQ(sr_epoll_wait(outer, &e, 1, -1), 1);
+}
+
+/* Each message is an edge of the set that the stream's set is in, whether the program has taken the
+ * last message or not. */
+static void nested_edge(const struct fault *f)
+{
+	struct epoll_event e = {.events = EPOLLIN | EPOLLET};
+	int set, outer = sr_epoll_create1(EPOLL_CLOEXEC);
+
+	(void)f;
+	open_all();
+	set = set_of(0, 2, EPOLLIN);
+	CHECK_EQ(sr_epoll_ctl(outer, EPOLL_CTL_ADD, set, &e), 0);
+	for (unsigned round = 0; round < 3; round++) {
+		for (unsigned i = 0; i < 3; i++) {
+			check_about("message", i);
+			send_some(&pairs[0]);
+			is_readable(outer);
+			CHECK_EQ(sr_epoll_wait(outer, &e, 1, 0), 0);
+		}
+		hear(&pairs[0], ASKER, 30);
+		arrives(set, 1);
+	}
+	sr_close(set);
+	sr_close(outer);
+	close_all();
+}
+
 /* Streams are told of in the order in which their bytes have come, whatever came before them. */
 static void in_order(const struct fault *f)
 {
@@ -347,6 +380,7 @@ static const struct fault cases[] = {
 	{.name = "silent", .run = silent},
 	{.name = "two-sets", .run = two_sets},
 	{.name = "dispatched", .run = dispatched},
+	{.name = "nested-edge", .run = nested_edge},
 	{.name = "order", .run = in_order},
 };
 
