@@ -28,6 +28,9 @@
  *     flags of its unsaid sets first.  No wake-up is lost: that thread counts itself as a sleeper
  *     and then looks for unsaid sets; a thread that leaves the flag counts the set as unsaid, and
  *     then looks for sleepers.
+ *   - A thread that is going to wait in `outer' spins first, as in any set with links, if a set in it
+ *     has any.  It can only ask the kernel at each look.  `linked' of `outer' is greater than 0
+ *     then, so that sets without links and without such members need no second test.
  *   - The kernel's set asks the anchor only for the events that the kernel decides.  The service
  *     thread reads a mark.
  *
@@ -160,6 +163,18 @@ void sr_epoll_say_members(struct sr_epoll *outer)
 	for (set = sr_epoll_first(); set; set = set->next_set)
 		if (sr_load(&set->outer) == outer)
 			sr_epoll_tell(set, false);
+}
+
+bool sr_epoll_has_linked_members(struct sr_epoll *outer)
+{
+	struct sr_epoll *set;
+
+	if (!sr_load(&outer->nests))
+		return false;
+	for (set = sr_epoll_first(); set; set = set->next_set)
+		if (sr_load(&set->outer) == outer && sr_load(&set->linked))
+			return true;
+	return false;
 }
 
 static void note_untidy(struct sr_epoll *set)
@@ -303,6 +318,8 @@ static void note_outer(struct sr_epoll *set, struct sr_epoll *outer)
 {
 	struct sr_epoll *was;
 
+	if (outer && !atomic_exchange_explicit(&outer->nests, true, memory_order_relaxed))
+		sr_count(&outer->linked, 1);
 	outer = outer ?: SR_EPOLL_OUTERS;
 	if (sr_load(&set->outer) == outer)
 		return;
@@ -318,6 +335,8 @@ void sr_epoll_outer_ends(struct sr_epoll *outer)
 {
 	struct sr_epoll *set;
 
+	if (atomic_exchange_explicit(&outer->nests, false, memory_order_relaxed))
+		atomic_fetch_sub_explicit(&outer->linked, 1, memory_order_relaxed);
 	for (set = sr_epoll_first(); set; set = set->next_set) {
 		if (sr_load(&set->outer) != outer)
 			continue;

@@ -19,6 +19,8 @@ void sr_epoll_tell(struct sr_epoll *set, bool news);
 void sr_epoll_tell_later(struct sr_epoll *set);
 /* Before a thread asks the kernel for `outer': the flags are right of all sets in it. */
 void sr_epoll_say_members(struct sr_epoll *outer);
+/* Is there a stream on a link in a set that is in `outer', and in no other? */
+bool sr_epoll_has_linked_members(struct sr_epoll *outer);
 /* `outer' has no descriptor any more: the sets that were in it are in none, and their flags are
  * right. */
 void sr_epoll_outer_ends(struct sr_epoll *outer);

@@ -308,7 +308,7 @@ void sr_epoll_lose(struct sr_epoll *set, bool must)
 	sr_streams_walk(give_one, &g);
 	/* A waker that has rung would make the set ready. */
 	sr_lock(&set->lock);
-	if (must || !sr_load(&set->linked))
+	if (must || sr_load(&set->linked) == sr_load(&set->nests))
 		sr_epoll_uninstall(set);
 	sr_unlock(&set->lock);
 	errno = err;
@@ -440,6 +440,7 @@ static void set_inherit(struct sr_epoll *set)
 	sr_store(&set->installed, false);
 	sr_store(&set->woken, false);
 	sr_store(&set->spinning, false);
+	sr_store(&set->nests, false);
 	set->entries = set->first = set->last = NULL;
 	sr_store(&set->news, NULL);
 	sr_store(&set->ready, 0);

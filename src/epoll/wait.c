@@ -280,23 +280,31 @@ static bool kernel_may_know(struct sr_epoll *set)
 	       sr_load(&set->linked) > sr_load(&set->ready);
 }
 
-/* Events, 0: time to sleep, or -errno. */
-static int spin_on(struct wait *w, struct epoll_event *ev, int max)
+/* Events, 0, or -errno. */
+static int spin_ask_kernel(struct wait *w, struct epoll_event *ev, int max)
+{
+	int n;
+
+	say_members(w->set);
+	n = sr_now_epoll(w->epfd, ev, max);
+	return n < 0 ? -errno : sift_tokens(w->set, w->epfd, ev, 0, n);
+}
+
+/* Events, 0: time to sleep, or -errno.  members: asks the kernel at each look, because nothing else
+ * knows of arrivals in a nested set, whose links are armed. */
+static int spin_on(struct wait *w, bool members, struct epoll_event *ev, int max)
 {
 	uint64_t limit = sr_conf.spin_us * 1000ull, last = w->start, now;
 	struct sr_epoll *set = w->set;
 	int i, n;
 
 	for (i = 1;; i++) {
-		if (!sr_load(&set->ready))
+		if (!sr_load(&set->ready) && !members)
 			return 0;	/* all are armed by now */
 		n = sr_epoll_collect(set, w->epfd, ev, max,
 				     SR_EPOLL_POLL | SR_EPOLL_SPIN);
-		if (!n && i % ASK == 0) {
-			say_members(set);
-			n = sr_now_epoll(w->epfd, ev, max);
-			n = n < 0 ? -errno : sift_tokens(set, w->epfd, ev, 0, n);
-		}
+		if (!n && (members || i % ASK == 0))
+			n = spin_ask_kernel(w, ev, max);
 		if (n)
 			return n;
 		if (was_signalled(w))
@@ -315,9 +323,13 @@ static int spin_on(struct wait *w, struct epoll_event *ev, int max)
 static int spin_for_events(struct wait *w, struct epoll_event *ev, int max)
 {
 	struct sr_epoll *set = w->set;
+	bool members;
 	int n;
 
 	if (w->start || !sr_load(&set->linked))
+		return 0;
+	members = sr_epoll_has_linked_members(set);
+	if (!members && sr_load(&set->linked) == sr_load(&set->nests))
 		return 0;
 	w->start = sr_now_ns();
 	if (!sr_spin_pays(&set->spin, sr_conf.spin_us * 1000ull,
@@ -326,7 +338,7 @@ static int spin_for_events(struct wait *w, struct epoll_event *ev, int max)
 	sr_hold();	/* for the sake of set->spinning */
 	n = 0;
 	if (!atomic_exchange_explicit(&set->spinning, true, memory_order_relaxed)) {
-		n = spin_on(w, ev, max);
+		n = spin_on(w, members, ev, max);
 		sr_store(&set->spinning, false);
 	}
 	sr_release();
