@@ -5,7 +5,8 @@
  * All processes of the family, a process and those forked from it, share an eventfd, which their
  * service threads watch.  A child writes to it when it first uses a set that other processes have,
  * too, and whenever it receives a token there, because that event may have been meant to wake the
- * parent.  Then each process that watches the eventfd makes all its sets foreign.
+ * parent.  Then each process that watches the eventfd makes those of its sets foreign that are
+ * older than a fork.
  *
  * A slot (base/family.h) counts the processes that have a set.  A process counts itself out
  * when it ends, executes another program or closes the set.  Before that it makes its entries
@@ -42,7 +43,8 @@ static void family_rang(struct sr_watch *w, uint32_t events)
 	(void)w;
 	(void)events;
 	for (struct sr_epoll *set = sr_epoll_first(); set; set = set->next_set)
-		sr_epoll_lose(set, false);
+		if (sr_load(&set->forked))	/* else no other process has it */
+			sr_epoll_lose(set, false);
 }
 
 static struct sr_watch family = { .fd = -1, .fn = family_rang };

@@ -237,6 +237,10 @@ teardown() { stop_all; }
 		SOCKRAIL_SPIN_US=0
 }
 
+@test "a child waits in its parent's set; the parent has a new one, which keeps its links" {
+	compare epoll_process apart -n 2 -l -w mixed -r 'fork|peer-dropped'
+}
+
 @test "a fork beside a set with a stream that is half closed" {
 	compare epoll_process half-fork -w some -l -r 'fork|epoll|peer-dropped|short'
 }

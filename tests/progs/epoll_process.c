@@ -116,16 +116,17 @@ static void fork_server(int lfd)
 }
 
 /* The child waits in the set that its parent goes on to use, and takes wake-ups that are
- * not its own.  full: at the fork there is no descriptor left. */
-static void thief(int lfd, bool full)
+ * not its own.  full: at the fork there is no descriptor left.  apart: the parent uses a new set,
+ * and has a stream in it before the child begins. */
+static void thief(int lfd, bool full, bool apart)
 {
-	int fd = begin(lfd), ep = new_set(), over[2], spare[300], n = 0;
+	int fd = begin(lfd), ep = new_set(), over[2], begins[2], spare[300], n = 0;
 	struct rlimit most = {COUNT(spare), COUNT(spare)};
 	struct epoll_event ev[4];
 	pid_t pid;
 
 	add(ep, fd, EPOLLIN, 1);
-	if (pipe(over))
+	if (pipe(over) || pipe(begins))
 		die("pipe");
 	if (full && setrlimit(RLIMIT_NOFILE, &most))
 		die("setrlimit");
@@ -139,25 +140,32 @@ static void thief(int lfd, bool full)
 
 		close(fd);
 		close(over[1]);
+		if (apart && read(begins[0], spare, 1) != 1)
+			die("read");
 		while (!poll(&p, 1, 0))
 			epoll_wait(ep, ev, 4, 20);
 		_exit(0);
 	}
 	close(fd);
 	fd = begin(lfd);
+	if (apart)
+		ep = new_set();
 	add(ep, fd, EPOLLIN, 2);
 	for (int i = 0; i < 10; i++) {
 		send_go(fd);
 		say_wait("parent", ep, 5000);
 		swallow(fd);
+		if (!i && write(begins[1], "", 1) != 1)
+			die("write");
 	}
 	close(over[1]);
 	reap(pid);
 	close(fd);
 }
 
-static void thief_server(int lfd) { thief(lfd, false); }
-static void full_server(int lfd) { thief(lfd, true); }
+static void thief_server(int lfd) { thief(lfd, false, false); }
+static void full_server(int lfd) { thief(lfd, true, false); }
+static void apart_server(int lfd) { thief(lfd, false, true); }
 
 /* Each message finds the parent asleep. */
 static void thief_client(void)
@@ -470,6 +478,7 @@ const struct tcp_case cases[] = {
 	{"fork", fork_server, two_clients},
 	{"thief", thief_server, thief_client},
 	{"full", full_server, thief_client},
+	{"apart", apart_server, thief_client},
 	{"heir", obey_server, heir_client},
 	{"heir-used", obey_server, heir_used_client},
 	{"half-fork", half_fork_server, half_fork_client},
