@@ -243,6 +243,13 @@ SR_API long sr_syscall(long number, long a, long b, long c, long d, long e,
 /* What fortified programs call for vdprintf(). */
 SR_API int sr___vdprintf_chk(int fd, int flag, const char *fmt, va_list ap)
 	__attribute__((format(printf, 3, 0)));
+#ifdef __powerpc64__
+/* What both are in programs whose long double is IEEE's. */
+SR_API int sr___vdprintfieee128(int fd, const char *fmt, va_list ap)
+	__attribute__((format(printf, 2, 0)));
+SR_API int sr___vdprintf_chkieee128(int fd, int flag, const char *fmt, va_list ap)
+	__attribute__((format(printf, 3, 0)));
+#endif
 
 /* ---- what a stream is doing ---- */
 

@@ -74,6 +74,30 @@ int __dprintf_chk(int fd, int flag, const char *fmt, ...)
 	return r;
 }
 
+#ifdef __powerpc64__
+int __dprintfieee128(int fd, const char *fmt, ...)
+{
+	va_list ap;
+	int r;
+
+	va_start(ap, fmt);
+	r = sr___vdprintfieee128(fd, fmt, ap);
+	va_end(ap);
+	return r;
+}
+
+int __dprintf_chkieee128(int fd, int flag, const char *fmt, ...)
+{
+	va_list ap;
+	int r;
+
+	va_start(ap, fmt);
+	r = sr___vdprintf_chkieee128(fd, flag, fmt, ap);
+	va_end(ap);
+	return r;
+}
+#endif
+
 /* The arguments up to the null pointer: their number, without it. */
 static int arguments_count(const char *arg, va_list ap)
 {

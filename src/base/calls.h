@@ -50,5 +50,14 @@ int __vdprintf_chk(int fd, int flag, const char *fmt, va_list ap)
 	__attribute__((format(printf, 3, 0)));
 int __dprintf_chk(int fd, int flag, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+#ifdef __powerpc64__
+/* ... and in one whose long double is IEEE's. */
+int __vdprintfieee128(int fd, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
+int __vdprintf_chkieee128(int fd, int flag, const char *fmt, va_list ap)
+	__attribute__((format(printf, 3, 0)));
+int __dprintfieee128(int fd, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int __dprintf_chkieee128(int fd, int flag, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+#endif
 
 #endif

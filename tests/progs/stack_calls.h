@@ -560,6 +560,10 @@ static const struct stack_call {
 	NOT(fclose, "with fdopen"),
 	NOT(pidfd_spawn, "only of later C libraries; as posix_spawn"),
 	NOT(pidfd_spawnp, "only of later C libraries; as posix_spawn"),
+#ifdef __powerpc64__
+	NOT(__vdprintfieee128, "as vdprintf"),
+	NOT(__vdprintf_chkieee128, "as __vdprintf_chk"),
+#endif
 	NOT(daemon, "the process goes on in another one"),
 	NOT(_exit, "ends the process"),
 	NOT(quick_exit, "ends the process"),
