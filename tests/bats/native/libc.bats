@@ -3,14 +3,15 @@
 # Nothing of the C library that takes or makes a descriptor is overlooked: each of
 # its functions, of which its own symbol table tells, is intercepted, or left alone
 # for a reason that is written down, or has nothing to do with descriptors.  The lists are
-# those of all C libraries that we know, so NAME@2.43 is in one from 2.43 on only.
-# SR_LIBC=FILE: another one than that of this machine.
+# those of all C libraries that we know, so NAME@2.43 is in one from 2.43 on only, and NAME@X86-64
+# in those of that processor only (NAME@RISC-V|AArch64: of these two).
+# SR_LIBC=FILE: another one than that of this machine, or of another processor.
 
 # shellcheck disable=SC2154 # set by what is loaded
 load ../../lib/common
 
 setup() {
-	need "${CC:-gcc}" nm
+	need "${CC:-gcc}" nm readelf
 	d=$BATS_TEST_TMPDIR
 	libc=${SR_LIBC:-$(ldd "$(command -v env)" | awk '$1 == "libc.so.6" { print $3 }')}
 	nm -D --defined-only "$libc" >"$d/symbols"
@@ -19,6 +20,7 @@ setup() {
 		"$d/symbols" | LC_ALL=C sort -u >"$d/names"
 	sed -n 's/.* \([^ ]*\)@GLIBC_2.*/\1/p' "$d/symbols" >"$d/before" # for old programs only
 	minor=$(sed -n 's/.* A GLIBC_2\.\([0-9]*\)$/\1/p' "$d/symbols" | sort -n | tail -n 1)
+	processor=$(readelf -h "$libc" | awk '/^ *Machine:/ { print $NF }') # X86-64, AArch64, RISC-V
 	[ "$(wc -l <"$d/names")" -gt 2000 ]
 	paste -d' ' "$d/names" <(plain <"$d/names") >"$d/exported"
 	sh "$SR_TOP/include/export-map" names "${CC:-gcc} -E -I$SR_TOP/include" \
@@ -27,17 +29,17 @@ setup() {
 }
 
 # plain: names without the decorations that libc gives to its own, and to those
-# that are fortified, without locks or for large files
+# that are fortified, without locks, for large files or for another long double
 plain() {
-	sed -E 's/^_+//; s/^(IO|libc|isoc99|isoc23)_//; s/_(nocancel|chk|2|internal)$//
-		s/_unlocked$//; s/64v2$/v2/; s/64$//'
+	sed -E 's/^_+//; s/^nldbl_+//; s/^(IO|libc|isoc99|isoc23)_//; s/ieee128$//
+		s/_(nocancel|chk|2|internal)$//; s/_unlocked$//; s/64v2$/v2/; s/64$//'
 }
 
 # judge LEFT-ALONE NO-DESCRIPTOR: says what is wrong with the two lists, and which
 # functions are in neither, nor intercepted.  What has no entry of its own goes with
 # its plain name; but not where that is intercepted: then it must be, too.
 judge() {
-	LC_ALL=C awk -v minor="$minor" '
+	LC_ALL=C awk -v minor="$minor" -v processor="$processor" '
 	function base(name) { return (name in plain) ? plain[name] : name }
 	function regex(glob) {
 		gsub(/\*/, "[A-Za-z0-9_]*", glob)
@@ -55,22 +57,22 @@ judge() {
 	/^=/ { reason = NF > 1; next }
 	{
 		for (i = 1; i <= NF; i++) {
-			young = 0
-			if (split($i, part, "@2.") == 2) {
+			absent = 0
+			if (split($i, part, "@") == 2) {
 				$i = part[1]
-				young = part[2] + 0 > minor + 0
+				absent = part[2] ~ /^2\./ ? substr(part[2], 3) + 0 > minor + 0 : processor !~ "^(" part[2] ")$"
 			}
 			if (!reason) print $i ": without a reason"
 			if ($i in known) print $i ": twice"
 			known[$i]
 			if ($i ~ /[*[]/) {
 				r = regex($i)
-				if (!young) pattern[$i] = "^(" r ")$"
+				if (!absent) pattern[$i] = "^(" r ")$"
 				all[list] = all[list] (all[list] == "" ? "" : "|") r
 			} else {
 				entry[list, $i]
 				plain_entry[list, base($i)]
-				if (!($i in exported) && !($i in before) && !young) print $i ": not in libc"
+				if (!($i in exported) && !($i in before) && !absent) print $i ": not in libc"
 				if ($i in intercepted) print $i ": intercepted"
 			}
 		}
@@ -110,19 +112,19 @@ judge() {
 
 @test "what is wrong with the lists is found" {
 	{
-		echo "listen no_old_call@2.4 no_young_call@2.99"
+		echo "listen no_old_call@2.4 no_young_call@2.99 no_call_here@$processor no_call_there@6502"
 		grep -v '^= tee' "$alone" | sed 's/\<fchdir\>/no_such_call/'
 		printf '= again\nfchmod re*v*\n'
 	} >"$d/alone"
 	sed 's/\<abs\>/fchown/; s/^ether_aton\*/no_such_pattern*/' "$none" >"$d/none"
 	judge "$d/alone" "$d/none" | tee "$d/wrong"
 	for line in "listen: without a reason" "listen: intercepted" "fchmod: twice" \
-		"no_such_call: not in libc" "no_old_call: not in libc" "fchdir: neither intercepted nor in a list" \
+		"no_such_call: not in libc" "no_old_call: not in libc" "no_call_here: not in libc" "fchdir: neither intercepted nor in a list" \
 		"re\*v\*: matches recv, intercepted" "fchown: twice" \
 		"no_such_pattern\*: matches nothing in libc" "ether_aton_r: neither .*"; do
 		grep -qx "$line" "$d/wrong" || { echo "not found: $line"; return 1; }
 	done
-	run ! grep -x "no_young_call: not in libc" "$d/wrong"
+	run ! grep -xE "no_(young_call|call_there): not in libc" "$d/wrong"
 	# and whatever is no longer intercepted
 	missed="recvmsg __read accept4 epoll_wait dup3 fdopen"
 	for name in $missed; do sed -i "/^$name\$/d" "$d/intercepted"; done
