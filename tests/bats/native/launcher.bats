@@ -113,7 +113,8 @@ example() {
 @test "the examples of the manual" {
 	[ -z "${SR_TEST_SANITIZER:-}" ] || skip "curl hangs with a sanitizer's library alone"
 	need curl python3
-	export PATH=$SR_BUILD:$PATH
+	# shellcheck disable=SC2154 # set by what is loaded
+	export PATH=$SR_BUILD:$PATH SOCKRAIL_ANSWER_MS=$sr_answer_ms
 	cd "$BATS_TEST_TMPDIR"
 	mkdir served
 	head -c 1000000 /dev/urandom >served/file

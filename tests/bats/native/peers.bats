@@ -17,22 +17,28 @@ teardown() {
 
 serve() { start server "$@" python3 "$SR_TOP/tests/lib/echo.py" server 127.0.0.1 "$port" 200; }
 
-# Forty streams, one after the other, of as many calls as argv[2] says; at the word another
-# long one.
+# Forty streams, one after the other, of as many calls as argv[2] says; at the word, the file
+# argv[3], another long one, which ends when the log argv[4] says that it has a link.
 client='
 import os, socket, sys, time
 
-def talk(size, blocking):
+def has_link():
+    with open(sys.argv[4]) as log:
+        return "tx on the link" in log.read()
+
+def talk(size, blocking, enough=lambda: True):
     with socket.socket() as s:
         s.setblocking(blocking)
         s.connect_ex(("127.0.0.1", int(sys.argv[1])))
         s.setblocking(True)
-        for _ in range(20 if size > 100 else int(sys.argv[2])):
+        calls = 20 if size > 100 else int(sys.argv[2])
+        while calls:
             s.sendall(b"x" * size)
             left = size
             while left:
                 left -= len(s.recv(left))
             time.sleep(.001)
+            calls -= enough()
 
 for i in range(40):
     talk(10, i % 2)
@@ -40,7 +46,7 @@ print("short", flush=True)
 if sys.argv[3:]:
     while not os.path.exists(sys.argv[3]):
         time.sleep(.01)
-    talk(50000, True)
+    talk(50000, True, has_link)
 '
 
 reports() { grep -c "\"role\":\"connect\".*\"reason\":$1," "$REPORT" || true; }
@@ -58,7 +64,8 @@ reports() { grep -c "\"role\":\"connect\".*\"reason\":$1," "$REPORT" || true; }
 	serve
 	server=$pid
 	listening "$port"
-	start client rail python3 -c "$client" "$port" 70 "$BATS_TEST_TMPDIR/word"
+	start client rail -s log=debug python3 -c "$client" "$port" 70 "$BATS_TEST_TMPDIR/word" \
+		"$BATS_TEST_TMPDIR/client.err"
 	talker=$pid
 	holds 60 grep -q short "$BATS_TEST_TMPDIR/client.out"
 	kill "$server"
