@@ -82,7 +82,7 @@ inmost() { ip netns pids "sr$1-$$" | sort -n | tail -n 1; }
 	[[ $output =~ \ $host:$port\ +shm ]]
 	run -0 --separate-stderr "$SR_BUILD/sockrail-stat" -H sport = ":$port"
 	[[ $output =~ \ $host:$port\ .*:[0-9]+\ +shm ]]
-	run -0 --separate-stderr nsenter -t "$(inmost 2)" -m -p -n "$SR_BUILD/sockrail-stat" -aH
+	run -0 --separate-stderr nsenter -t "$(inmost 2)" -m -r -p -n "$SR_BUILD/sockrail-stat" -aH
 	[[ ${#lines[@]} = 1 && $output =~ \ $host:$port\ +shm ]]
 	linked
 }
