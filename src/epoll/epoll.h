@@ -69,6 +69,12 @@ int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
  * something to report.  (If that cannot be, it is foreign.)  outer: the set into which it comes,
  * or -1: it is polled. */
 void sr_epoll_nest(int epfd, int outer);
+/* The first of these descriptors that is a nested set with a stream on a link; NULL: none. */
+struct sr_epoll *sr_epoll_find_linked(const struct pollfd *fds, nfds_t n);
+/* ppoll(2) without a mask, on that set and other descriptors, none of them a stream of ours.  A
+ * cancellation point.  timeout: NULL, or much longer than a busy wait, which comes on top. */
+int sr_epoll_poll(struct sr_epoll *set, struct pollfd *fds, nfds_t n,
+		  const struct timespec *timeout);
 /* Called after a call has taken bytes from the stream, or room, without locks.  Afterwards a
  * nested set is readable for the stream only if the stream is still ready. */
 void sr_epoll_settle(struct sr_stream *st);

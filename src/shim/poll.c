@@ -51,13 +51,15 @@ bool sr_shim_polled(const struct pollfd *fds, nfds_t n)
 	return is_ours(fds, n);
 }
 
+static struct timespec timespec_of(int ms)
+{
+	return (struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L };
+}
+
 static __attribute__((noinline)) int poll_slow(struct pollfd *fds, nfds_t n,
 					       int timeout_ms)
 {
-	struct timespec t = {
-		.tv_sec = timeout_ms / 1000,
-		.tv_nsec = timeout_ms % 1000 * 1000000L,
-	};
+	struct timespec t = timespec_of(timeout_ms);
 	int saved = errno;
 
 	sr_shim_poll_sets(fds, n);
@@ -65,12 +67,41 @@ static __attribute__((noinline)) int poll_slow(struct pollfd *fds, nfds_t n,
 						      NULL, NULL));
 }
 
+/* No stream is among the descriptors.  A set with links, if there is one, for a call that may take
+ * long. */
+static inline struct sr_epoll *linked_set(const struct pollfd *fds, nfds_t n,
+					  const struct timespec *timeout)
+{
+	if (sr_epoll_max() < 0 || sr_inside || too_many(n) ||
+	    (timeout && !timeout->tv_sec && timeout->tv_nsec < 1000000))
+		return NULL;
+	return sr_epoll_find_linked(fds, n);
+}
+
+static int poll_others(struct pollfd *fds, nfds_t n, int timeout_ms)
+{
+	struct timespec t = timespec_of(timeout_ms), *timeout = timeout_ms < 0 ? NULL : &t;
+	struct sr_epoll *set = linked_set(fds, n, timeout);
+
+	return set ? sr_epoll_poll(set, fds, n, timeout) : sr_real.poll(fds, n, timeout_ms);
+}
+
+static int ppoll_others(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
+			const sigset_t *mask)
+{
+	struct sr_epoll *set = NULL;
+
+	if (!mask && (!timeout || sr_is_time(timeout)))
+		set = linked_set(fds, n, timeout);
+	return set ? sr_epoll_poll(set, fds, n, timeout) : sr_real.ppoll(fds, n, timeout, mask);
+}
+
 int sr_poll(struct pollfd *fds, nfds_t n, int timeout_ms)
 {
 	int fast;
 
 	if (!is_ours(fds, n))
-		return sr_real.poll(fds, n, timeout_ms);
+		return poll_others(fds, n, timeout_ms);
 	fast = sr_fast_poll_all(fds, n);
 	if (fast > 0 || (!fast && !timeout_ms))
 		return fast;
@@ -83,7 +114,7 @@ int sr_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
 	int saved = errno, fast;
 
 	if (!is_ours(fds, n) || (timeout && !sr_is_time(timeout)))
-		return sr_real.ppoll(fds, n, timeout, mask);
+		return ppoll_others(fds, n, timeout, mask);
 	fast = mask ? -1 : sr_fast_poll_all(fds, n);
 	if (fast > 0)
 		return fast;

@@ -141,8 +141,8 @@ void *sr_before_dlvsym(void *handle, const char *name, const char *version,
 /* Is there a stream that may be on a link among these?  If not, calls
  * sr_shim_poll_sets(). */
 bool sr_shim_polled(const struct pollfd *fds, nfds_t n);
-/* Epoll sets among these give up their streams on links, because only the kernel will look at
- * the sets.  (Descriptors that the fast path answers are no sets.) */
+/* Epoll sets among these are nested from now on (sr_epoll_nest()), because only the kernel will look
+ * at the sets.  (Descriptors that the fast path answers are no sets.) */
 void sr_shim_poll_sets(const struct pollfd *fds, nfds_t n);
 
 /* Has there never been a stream?  For calls that walk over many descriptors. */
