@@ -7,13 +7,15 @@
  *     nests time PORT SIZE ROUNDS     a message of SIZE bytes and its echo: the median
  *
  * Both ends ask the inner set behind each return of the outer one, and then read until
- * there is no more.  "plain" as the first argument: there is no outer set.
+ * there is no more.  As the first argument "plain": there is no outer set; "polled": the inner one
+ * is waited for by poll(2).
  */
 #include "bench.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -22,7 +24,7 @@
 
 static struct sockaddr_in address = {.sin_family = AF_INET};
 static char buf[1 << 16];
-static bool plain;
+static bool plain, polled;
 
 struct loop {
 	int fd, inner, outer;	/* outer: -1, none */
@@ -38,14 +40,22 @@ static void watch(int set, int fd)
 
 static struct loop loop_of(int fd)
 {
-	struct loop l = {fd, epoll_create1(0), plain ? -1 : epoll_create1(0)};
+	struct loop l = {fd, epoll_create1(0), plain || polled ? -1 : epoll_create1(0)};
 	int on = 1;
 
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-	if (!plain)
+	if (l.outer >= 0)
 		watch(l.outer, l.inner);
 	watch(l.inner, fd);
 	return l;
+}
+
+static int await_inner(const struct loop *l)
+{
+	struct pollfd p = {.fd = l->inner, .events = POLLIN};
+	struct epoll_event e;
+
+	return polled ? poll(&p, 1, -1) : epoll_wait(l->outer, &e, 1, -1);
 }
 
 /* Waits until something has come, and takes it; 0: the end. */
@@ -55,9 +65,9 @@ static size_t take_some(const struct loop *l)
 	ssize_t n = -1;
 
 	while (n < 0) {
-		if (l->outer >= 0 && epoll_wait(l->outer, &e, 1, -1) != 1)
+		if (!plain && await_inner(l) != 1)
 			die("outer");
-		if (epoll_wait(l->inner, &e, 1, l->outer >= 0 ? 0 : -1) != 1)
+		if (epoll_wait(l->inner, &e, 1, plain ? -1 : 0) != 1)
 			continue;
 		n = recv(l->fd, buf, sizeof(buf), MSG_DONTWAIT);
 		if (n < 0 && errno != EAGAIN)
@@ -123,15 +133,16 @@ int main(int argc, char **argv)
 {
 	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	plain = argc > 1 && !strcmp(argv[1], "plain");
-	argc -= plain;
-	argv += plain;
+	polled = argc > 1 && !strcmp(argv[1], "polled");
+	argc -= plain || polled;
+	argv += plain || polled;
 	if (argc == 2 && !strcmp(argv[1], "serve")) {
 		serve();
 	} else if (argc == 5 && !strcmp(argv[1], "time")) {
 		address.sin_port = htons((uint16_t)atoi(argv[2]));
 		time_rounds((size_t)atol(argv[3]), (unsigned)atoi(argv[4]));
 	} else {
-		fprintf(stderr, "usage: nests [plain] serve | time PORT SIZE ROUNDS\n");
+		fprintf(stderr, "usage: nests [plain | polled] serve | time PORT SIZE ROUNDS\n");
 		return 2;
 	}
 	return 0;
