@@ -88,6 +88,32 @@ static void test_two(void)
 	run_case(two_case, 0, 0);
 }
 
+/* Only a carrier's first link may begin with registered rings, because OPEN registers nothing. */
+static int large_case(unsigned a, unsigned b)
+{
+	struct end *e, *f;
+
+	(void)a, (void)b;
+	sr_conf.policy.ring_first = 4 * SR_V_ORDINARY;
+	begin_shared();
+	e = open_end(ECHO << 8 | 1);
+	f = open_end(ECHO << 8 | 2);
+	CHECK(carrier_of(e) == carrier_of(f));
+	CHECK_EQ(e->link->ops->ring(e->link, true), 4 * SR_V_ORDINARY);
+	CHECK_EQ(f->link->ops->ring(f->link, true), SR_V_ORDINARY);
+	both_ways(e, 2 << 20, 5);
+	both_ways(f, 2 << 20, 6);
+	close_end(e);
+	close_end(f);
+	end_case();
+	return STRUCK;
+}
+
+static void test_large(void)
+{
+	run_case(large_case, 0, 0);
+}
+
 /* The receiver of one link does not read: its sender is out of credit, the other one is not. */
 static int full_case(unsigned a, unsigned b)
 {
@@ -457,6 +483,7 @@ static void test_idle(void)
 
 static const struct test tests[] = {
 	{"two", test_two, false},
+	{"large", test_large, false},
 	{"full", test_full, false},
 	{"many", test_many, false},
 	{"again", test_again, false},

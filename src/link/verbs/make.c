@@ -293,12 +293,13 @@ void sr_vcarrier_close(struct sr_vcarrier *c, bool disconnects)
 /* The link for which the carrier was made gets the rings that the job has registered, if any. */
 static void link_begins(struct sr_vcarrier *c, struct sr_vlink *l)
 {
-	if (c->owned) {
-		l->rx.ring[0] = c->own[0];
-		l->tx.ring = c->own[1];
-		c->owned = 0;
-	}
-	l->rx.place[0].mem = l->rx.ring[0].buf;
+	if (!c->owned)
+		return;
+	l->rx.ring[0] = c->own[0];
+	l->tx.ring = c->own[1];
+	c->owned = 0;
+	sr_store(&l->rx.window, l->rx.ring[0].size);
+	l->rx.place[0] = (struct sr_ring){ l->rx.ring[0].buf, l->rx.ring[0].size };
 }
 
 static const char *begin_use(struct sr_vcarrier *c)
@@ -365,6 +366,7 @@ static struct sr_vcarrier *carrier_new(struct rdma_cm_id *id, struct sr_vdev *de
 
 struct sr_vlink *sr_vlink_new(const struct sr_vlink_for *f)
 {
+	const size_t size = least_of(f->policy->ring_first, SR_V_ORDINARY);
 	struct sr_vlink *l;
 
 	l = (struct sr_vlink *)sr_link_new(&sr_link_verbs, sizeof(*l), f->role, f->link_no,
@@ -373,9 +375,10 @@ struct sr_vlink *sr_vlink_new(const struct sr_vlink_for *f)
 		return NULL;
 	l->policy = f->policy;
 	l->news.fn = sr_vreuse_news;
-	atomic_init(&l->rx.window, l->policy->ring_first);
-	l->rx.place[0].size = l->policy->ring_first;
-	l->rx.ring[0].size = l->tx.ring.size = l->policy->ring_first;
+	/* Larger rings are registered: link_begins() gives them to a carrier's first link. */
+	atomic_init(&l->rx.window, size);
+	l->rx.place[0].size = size;
+	l->rx.ring[0].size = l->tx.ring.size = size;
 	sr_gens_init(&l->rx.gens, l->rx.place);
 	return l;
 }
