@@ -105,7 +105,7 @@ example() {
 	[ -n "$line" ]
 	line=${line#\$ }
 	line=${line/http:\/\/server/http:\/\/127.0.0.1:$port}
-	line=${line/redis-benchmark/redis-benchmark -p $port -n 2000}
+	line=${line/redis-benchmark/redis-benchmark -p $port -n 10000}
 	line=${line/-h server/-h 127.0.0.1}
 	echo "${line/verbs/shm}"
 }
