@@ -333,6 +333,49 @@ static int crossing_case(unsigned how, unsigned b)
 	return STRUCK;
 }
 
+static void tell_call(void *arg)
+{
+	(void)arg;
+	CHECK(!late->ops->tell(late, SR_FIRST_COMING));	/* the request still needs its answer */
+	late->holds = SR_HOLDS_NOT;
+}
+
+/* A first answer travels on the carrier, before the answer: a refusal (how 0), or a link (1). */
+static int first_answer_case(unsigned how, unsigned b)
+{
+	struct end *e, *f;
+	bool here = false;
+
+	(void)b;
+	begin_shared();
+	e = open_end(ECHO << 8 | 1);
+	CHECK(!loop_call(keep_call, NULL));
+	ask_holds = true;
+	f = ask_start(LATE, PORT);
+	ask_holds = false;
+	while (!here) {
+		usleep(1000);
+		CHECK(!loop_call(is_late_call, &here));
+	}
+	CHECK(!loop_call(tell_call, NULL));
+	while (!atomic_load(&f->firsts[SR_FIRST_COMING]))
+		usleep(1000);
+	in_child = true;	/* LATE is answered now */
+	CHECK(!loop_call(how ? accept_call : refuse_call, NULL));
+	in_child = false;
+	CHECK_EQ(ask_wait(f), how);
+	CHECK(told_first(f, SR_FIRST_COMING, false) && f->ask.heard);
+	if (how)
+		let_go(f);
+	else
+		CHECK(!strcmp(f->reason, "no-match"));
+	await_used(carrier_of(e), 1);
+	CHECK(goes_on(e));
+	close_end(e);
+	end_case();
+	return STRUCK;
+}
+
 /* Both ends drop at once, with bytes on their way. */
 static int both_drop_case(unsigned a, unsigned b)
 {
@@ -362,6 +405,8 @@ static void test_crossing(void)
 	run_case(crossing_case, 1, 0);
 	run_case(crossing_case, 2, 0);
 	run_case(both_drop_case, 0, 0);
+	run_case(first_answer_case, 0, 0);
+	run_case(first_answer_case, 1, 0);
 }
 
 /* ---- liars ---- */
