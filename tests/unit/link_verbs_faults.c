@@ -151,7 +151,7 @@ static int event_of_one_case(unsigned type, unsigned unused)
 	int port;
 
 	(void)unused;
-	begin_case();
+	begin_unshared();
 	try_listen();
 	e = open_end(ECHO << 8 | 2);
 	f = open_end(ECHO << 8 | 3);
@@ -260,7 +260,7 @@ static int numbers_case(unsigned a, unsigned b)
 	}
 	rl.rlim_cur = NUMBERS;
 	CHECK(!setrlimit(RLIMIT_NOFILE, &rl));
-	begin_case();
+	begin_unshared();
 	try_listen();
 	CHECK(session(1000));
 	/* Not by libc: the fake closes its descriptors as the library does, by the bare system
@@ -381,7 +381,7 @@ static int last_case(unsigned a, unsigned b)
 	size_t n;
 
 	(void)a, (void)b;
-	begin_case();
+	begin_unshared();
 	try_listen();
 	e = open_end(SINK << 8 | 1);
 	CHECK(put(e, 1000, true) == 1000 && await(e, SR_NOTIFY_TX, all_acked));

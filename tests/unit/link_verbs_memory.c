@@ -68,7 +68,7 @@ static int memlock_case(unsigned a, unsigned b)
 	size_t bytes;
 
 	(void)a, (void)b;
-	begin_case();
+	begin_unshared();
 	try_listen();
 	for (bytes = 4096; reason; bytes += 4096) {
 		fake_may_pin(bytes);
@@ -113,7 +113,7 @@ static int room_case(unsigned limit, unsigned links)
 	 * wake-up is waited for, if the machine has much else to do. */
 	wait_limit = HANG_S * 1000;
 	limit_memory(limit);
-	begin_case();
+	begin_unshared();
 	try_listen();
 	for (n = 0; n < BUSY_LINKS; n++)
 		e[n] = open_end(ECHO << 8 | n);
@@ -150,7 +150,7 @@ static int neighbour_case(unsigned a, unsigned b)
 
 	(void)a, (void)b;
 	sr_conf.policy.ring_first = 2 * SR_V_ORDINARY;	/* registered at once */
-	begin_case();
+	begin_unshared();
 	try_listen();
 	e = open_end(SINK << 8 | 2);
 	f = open_end(ECHO << 8 | 2);
@@ -291,7 +291,7 @@ static int near_case(unsigned a, unsigned b)
 
 	(void)a, (void)b;
 	sr_conf.policy.ring_first = 1 << 20;
-	begin_case();
+	begin_unshared();
 	try_listen();
 	for (i = 0; i < 2; i++) {
 		e[i] = open_end(ECHO << 8 | i);

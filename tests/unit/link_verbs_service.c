@@ -40,7 +40,7 @@ static int slow_case(unsigned verb, unsigned n)
 	bool makes = verb < MAKE;
 	struct end *e, *f = NULL;
 
-	begin_case();
+	begin_unshared();
 	try_listen();
 	e = open_end(ECHO << 8 | 1);
 	if (!makes)
@@ -77,7 +77,7 @@ static int unmade_case(unsigned how, unsigned n)
 {
 	struct end *e, *f;
 
-	begin_case();
+	begin_unshared();
 	try_listen();
 	e = open_end(ECHO << 8 | 1);
 	fake_hold(unmade_at, n);

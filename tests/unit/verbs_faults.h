@@ -85,6 +85,13 @@ static void try_listen(void)
 		listener = NULL;
 }
 
+/* Each link of the case has a carrier of its own, whatever SOCKRAIL_CARRIERS says. */
+static inline void begin_unshared(void)
+{
+	sr_conf.carriers = false;
+	fake_plug(iwarp);
+}
+
 static void begin_case(void)
 {
 	fake_plug(iwarp);
