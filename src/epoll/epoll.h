@@ -69,6 +69,13 @@ int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
  * something to report.  (If that cannot be, it is foreign.)  outer: the set into which it comes,
  * or -1: it is polled. */
 void sr_epoll_nest(int epfd, int outer);
+/* Has any set of the process ever been nested?  (A thread that sees it late does not spin.) */
+extern atomic_bool sr_epolls_nested;
+static inline bool sr_epoll_any_nested(void)
+{
+	return __builtin_expect(sr_load(&sr_epolls_nested), 0);
+}
+
 /* The first of these descriptors that is a nested set with a stream on a link; NULL: none. */
 struct sr_epoll *sr_epoll_find_linked(const struct pollfd *fds, nfds_t n);
 /* ppoll(2) without a mask, on that set and other descriptors, none of them a stream of ours.  A

@@ -57,6 +57,7 @@
 #define UNSAID_MAX (1 << 30)
 
 atomic_bool sr_epolls_untidy;
+atomic_bool sr_epolls_nested;
 
 /* For a dead entry a thread changes `ready' and `dead' one after the other, and calls
  * sr_epoll_tell() afterwards.  So a result from between these changes does no harm.  But as long
@@ -367,6 +368,7 @@ void sr_epoll_nest(int epfd, int outer)
 	if (first) {
 		was = sr_load(&set->installed);
 		sr_epoll_uninstall(set);
+		sr_store(&sr_epolls_nested, true);
 		sr_store(&set->nested, true);	/* a thread that sees the sleeper sees it */
 		/* pair sleepers: has_sleepers(); sr_epoll_tidy_nested() looks */
 		atomic_fetch_add_explicit(&set->sleepers, 1, memory_order_seq_cst);

@@ -69,16 +69,16 @@ static __attribute__((noinline)) int poll_slow(struct pollfd *fds, nfds_t n,
 
 /* No stream is among the descriptors.  A set with links, if there is one, for a call that may take
  * long. */
-static inline struct sr_epoll *linked_set(const struct pollfd *fds, nfds_t n,
+static struct sr_epoll *linked_set(const struct pollfd *fds, nfds_t n,
 					  const struct timespec *timeout)
 {
-	if (sr_epoll_max() < 0 || sr_inside || too_many(n) ||
+	if (sr_inside || too_many(n) ||
 	    (timeout && !timeout->tv_sec && timeout->tv_nsec < 1000000))
 		return NULL;
 	return sr_epoll_find_linked(fds, n);
 }
 
-static int poll_others(struct pollfd *fds, nfds_t n, int timeout_ms)
+static __attribute__((noinline)) int poll_others(struct pollfd *fds, nfds_t n, int timeout_ms)
 {
 	struct timespec t = timespec_of(timeout_ms), *timeout = timeout_ms < 0 ? NULL : &t;
 	struct sr_epoll *set = linked_set(fds, n, timeout);
@@ -86,8 +86,9 @@ static int poll_others(struct pollfd *fds, nfds_t n, int timeout_ms)
 	return set ? sr_epoll_poll(set, fds, n, timeout) : sr_real.poll(fds, n, timeout_ms);
 }
 
-static int ppoll_others(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
-			const sigset_t *mask)
+static __attribute__((noinline)) int ppoll_others(struct pollfd *fds, nfds_t n,
+						  const struct timespec *timeout,
+						  const sigset_t *mask)
 {
 	struct sr_epoll *set = NULL;
 
@@ -101,7 +102,8 @@ int sr_poll(struct pollfd *fds, nfds_t n, int timeout_ms)
 	int fast;
 
 	if (!is_ours(fds, n))
-		return poll_others(fds, n, timeout_ms);
+		return sr_epoll_any_nested() ? poll_others(fds, n, timeout_ms) :
+					       sr_real.poll(fds, n, timeout_ms);
 	fast = sr_fast_poll_all(fds, n);
 	if (fast > 0 || (!fast && !timeout_ms))
 		return fast;
@@ -114,7 +116,8 @@ int sr_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
 	int saved = errno, fast;
 
 	if (!is_ours(fds, n) || (timeout && !sr_is_time(timeout)))
-		return ppoll_others(fds, n, timeout, mask);
+		return sr_epoll_any_nested() ? ppoll_others(fds, n, timeout, mask) :
+					       sr_real.ppoll(fds, n, timeout, mask);
 	fast = mask ? -1 : sr_fast_poll_all(fds, n);
 	if (fast > 0)
 		return fast;
