@@ -24,6 +24,12 @@ static bool no_set_has(struct sr_stream *st)
 	return false;
 }
 
+static const struct sr_epoll *no_set_waits(struct sr_stream *st)
+{
+	(void)st;
+	return NULL;
+}
+
 struct sr_sets_observer sr_sets = {
 	.gate_shut = no_set_is_shut,
 	.gate_opened = no_set_is_told,
@@ -31,6 +37,7 @@ struct sr_sets_observer sr_sets = {
 	.inherited = no_set_has,
 	.lent = no_set_has,
 	.awaits = no_set_has,
+	.domain = no_set_waits,
 };
 
 void (*sr_kicked)(struct sr_task *task);

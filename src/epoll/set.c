@@ -477,5 +477,6 @@ void sr_epolls_observe(void)
 		.inherited = sr_epoll_stream_inherited,
 		.lent = sr_epoll_stream_lent,
 		.awaits = is_listener_awaited,
+		.domain = sr_epoll_domain,
 	};
 }

@@ -50,6 +50,9 @@
 #define SLOW 8			/* calls behind one that was late */
 #define NAP_NS 1000000		/* between two looks at what is another process's */
 
+/* The set in which this thread last waited: only compared, as it may be gone. */
+static __thread const struct sr_epoll *last_waited __attribute__((tls_model("initial-exec")));
+
 /* One call of epoll_wait(2). */
 struct wait {
 	struct sr_epoll *set;
@@ -453,6 +456,7 @@ int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 	bool due = false;
 	int r;
 
+	last_waited = set;
 	if (sr_load(&set->ready) ||
 	    (sr_load(&set->linked) &&
 	     (ms || sr_epoll_is_shared(set) || sr_epoll_is_nested(set)))) {
@@ -486,4 +490,16 @@ slow:
 	return wait_slow(&(struct wait){ .set = set, .epfd = epfd, .mask = mask,
 					 .ms = ms, .deadline = deadline },
 			 due, ev, max);
+}
+
+const struct sr_epoll *sr_epoll_domain(struct sr_stream *st)
+{
+	const struct sr_epoll *set = NULL;
+	struct sr_epoll_entry *e;
+
+	sr_lock(&st->sets.lock);
+	for (e = sr_epoll_entries(st); e; e = e->next_of_stream)
+		set = sr_epoll_set_of(e);	/* the last one is the oldest */
+	sr_unlock(&st->sets.lock);
+	return set ? set : last_waited;
 }

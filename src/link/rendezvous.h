@@ -95,6 +95,9 @@ struct sr_ask {
 	/* The kind calls this each time it has sent the question (SR_FIRST_SENT), and when a
 	 * first answer has come. */
 	void (*told)(struct sr_ask *ask, enum sr_first first);
+	/* What sleeps for the stream: an epoll set or a thread (upgrade.c).  Streams of one domain
+	 * are to share a carrier.  Only compared: what it points to may be gone. */
+	const void *domain;
 	uint8_t tclass;			/* of the link's packets; 0: none */
 	bool holds;			/* wants a first answer */
 	bool heard;			/* a process has answered, if only by a refusal */

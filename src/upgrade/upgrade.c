@@ -9,6 +9,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/sockios.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "base/addr.h"
@@ -103,6 +104,15 @@ static bool claim_ask(struct sr_stream *st)
 	return true;
 }
 
+/* What will sleep for the stream, as far as is known now: the epoll set that it is in, or that the
+ * calling thread uses, or else this thread.  A wrong guess costs a wake-up. */
+static const void *domain_of(struct sr_stream *st)
+{
+	const struct sr_epoll *set = sr_sets.domain(st);
+
+	return set ? (const void *)set : (const void *)pthread_self();
+}
+
 static void ask_now(struct sr_stream *st)
 {
 	int r;
@@ -121,6 +131,7 @@ static void ask_now(struct sr_stream *st)
 		return;
 	}
 	sr_store(&st->up.asked_ns, sr_now_ns());
+	sr_store(&st->up.domain, domain_of(st));
 	r = sr_loop_start();
 	if (r < 0) {
 		first_reason(st, sr_reason_of(r, SR_REASON_MEMORY));
@@ -361,7 +372,7 @@ static bool ask_next(struct sr_stream *st)
 					.policy = st->policy, .inode = sr_anchor_inode(st),
 					.owner = st, .notify = sr_stream_on_link,
 					.done = ask_done, .told = sr_hold_told,
-					.holds = sr_waits(st) };
+					.holds = sr_waits(st), .domain = sr_load(&st->up.domain) };
 		sr_publish(&st->hold.first, SR_FIRST_NONE); /* pairs as hold.h says */
 		ask->name.link_no = st->link_no + 1;
 		ask->tclass = ops == &sr_rendezvous_verbs ? sr_tclass_ask(st) : 0;
