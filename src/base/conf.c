@@ -112,6 +112,7 @@ PARSE_INTEGER(retry, 200, 60 * 1000)
 PARSE_INTEGER(microseconds, 0, 1000 * 1000)
 PARSE_INTEGER(port_offset, -65535, 65535)
 PARSE_INTEGER(tos, 0, 255)
+PARSE_INTEGER(carriers, 0, 64)
 
 static int parse_flag(const char *value, void *field, size_t size)
 {

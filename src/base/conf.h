@@ -41,7 +41,7 @@ struct sr_conf {
 	int cm_port_offset;	/* iWARP */
 	unsigned answer_ms;	/* policy wait: the longest wait for the peer's first answer */
 	unsigned again_ms;	/* pause before asking again after a link broke; it doubles */
-	bool carriers;		/* verbs: streams share queue pairs */
+	unsigned carriers;	/* verbs: most shared carriers to one place; 0: none is shared */
 	unsigned retry_ms;	/* verbs: a link without an answer for this long is given up */
 	size_t memory;		/* bytes, process-wide */
 	unsigned spin_us;

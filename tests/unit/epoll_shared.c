@@ -2,7 +2,7 @@
 /*
  * epoll_shared.c - epoll sets of streams whose links share a carrier, and so a doorbell, which the
  * kernel's set takes once.  The service thread is kept busy, so that an arrival which the sets
- * themselves do not hear of hangs the case.
+ * themselves do not hear of hangs the case.  Also: which streams share a carrier.
  */
 #include "failover.h"
 
@@ -40,7 +40,7 @@ static void open_all(void)
 	struct sockaddr_in a;
 
 	fake_plug(iwarp);
-	sr_conf.carriers = true;
+	sr_conf.carriers = 1;
 	listening = listener(&a);
 	for (unsigned i = 0; i < STREAMS; i++)
 		open_pair(&pairs[i], listening, &a, i);
@@ -375,6 +375,45 @@ static void in_order(const struct fault *f)
 	end_set(set);
 }
 
+/* An asker's stream has its link on the carrier of its set; if it is in no set, of the set in which
+ * the thread last waited; and before the thread has waited in any, of the thread. */
+static void domains(const struct fault *f)
+{
+	enum { THREAD, FIRST, SECOND, WAITED, BOTH, ALL };
+	struct sr_vcarrier *c[ALL];
+	struct sockaddr_in a;
+	int set[2];
+
+	(void)f;
+	fake_plug(iwarp);
+	sr_conf.carriers = 8;
+	listening = listener(&a);
+	for (unsigned i = 0; i < ALL; i++) {
+		struct epoll_event e = {.events = EPOLLIN};
+
+		connect_pair(&pairs[i], listening, &a, i);
+		if (i == FIRST || i == SECOND)
+			set[i - FIRST] = sr_epoll_create1(EPOLL_CLOEXEC);
+		if (i == WAITED)
+			CHECK_EQ(sr_epoll_wait(set[1], &e, 1, 0), 0);
+		if (i == FIRST || i == BOTH)
+			CHECK_EQ(sr_epoll_ctl(set[0], EPOLL_CTL_ADD, pairs[i].fd[ASKER], &e), 0);
+		if (i == SECOND || i == BOTH)
+			CHECK_EQ(sr_epoll_ctl(set[1], EPOLL_CTL_ADD, pairs[i].fd[ASKER], &e), 0);
+		talk_until(&pairs[i], linked);
+		c[i] = carrier_of(&pairs[i], ASKER);
+	}
+	CHECK(c[THREAD] != c[FIRST] && c[FIRST] != c[SECOND] && c[SECOND] != c[THREAD]);
+	CHECK(c[WAITED] == c[SECOND] && c[BOTH] == c[FIRST]);
+	CHECK_EQ(fake_queue_pairs(), 3 * QUEUE_PAIRS);
+	for (unsigned i = 0; i < ALL; i++)
+		close_pair(&pairs[i]);
+	sr_close(set[0]);
+	sr_close(set[1]);
+	sr_close(listening);
+	printf(" ok\n");
+}
+
 static const struct fault cases[] = {
 	{.name = "deleted", .run = deleted},
 	{.name = "silent", .run = silent},
@@ -382,6 +421,7 @@ static const struct fault cases[] = {
 	{.name = "dispatched", .run = dispatched},
 	{.name = "nested-edge", .run = nested_edge},
 	{.name = "order", .run = in_order},
+	{.name = "domains", .run = domains},
 };
 
 int main(int argc, char **argv)

@@ -400,7 +400,7 @@ static bool ask_wait(struct end *e)
 	return await(e, SR_NOTIFY_RX, is_ready);
 }
 
-static struct end *open_end(uint32_t no)
+static inline struct end *open_end(uint32_t no)
 {
 	struct end *e = ask_start(no, listen_port);
 

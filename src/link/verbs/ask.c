@@ -228,6 +228,7 @@ static const char *route_resolved(struct sr_vask *a)
 	if (!a->link)
 		return "memory";
 	a->link->c->cm_port = sr_vask_port(a);
+	a->link->c->domain = a->ask->domain;
 	/* The id is the link's now; its events come to us still. */
 	a->id->context = &a->cm;
 	return NULL;

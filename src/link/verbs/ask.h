@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * ask.h - an ask of this end for a link, as ask.c and reuse.c have it.  Only these two include this
- * file.  All in the loop.
+ * ask.h - an ask of this end for a link, as ask.c and reuse.c have it.  In src/ only these two
+ * include this file.  All in the loop.
  */
 #ifndef SR_VERBS_ASK_H
 #define SR_VERBS_ASK_H

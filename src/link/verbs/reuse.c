@@ -2,10 +2,12 @@
 /*
  * reuse.c - how an asker opens a link on a carrier that exists already.
  *
- * An ask first looks for a carrier between the same two addresses, and opens a link on it
- * (share.c).  If there is no such carrier yet, one ask goes to the connection manager (ask.c), and
- * others for the same place wait for its outcome, for WAIT_LOOKS looks at most.  If there is still
- * no carrier then, they go to the connection manager themselves.
+ * Of the carriers between the same two addresses an ask takes the one of its own domain, or one
+ * that has no links at present, and opens a link on it (share.c).  If there is none, the ask goes
+ * to the connection manager (ask.c) for one more carrier, and other asks of the same domain wait
+ * for the outcome.  If there are as many carriers as SOCKRAIL_CARRIERS allows, the ask takes the
+ * one with the fewest links.  An ask that has waited for WAIT_LOOKS or LONG_LOOKS looks goes to the
+ * connection manager itself.
  *
  * All of it runs in the loop.  Locks: the carrier's, for the state of its numbers.
  */
@@ -17,8 +19,8 @@
 #include "base/report.h"
 
 enum {
-	WAIT_LOOKS = 8,		/* for another ask's outcome: 200 ms */
-	NUMBER_LOOKS = 40,	/* for a number, while others are unproven: 1 s */
+	WAIT_LOOKS = 8,		/* as long as the peer has not answered: 200 ms */
+	LONG_LOOKS = 40,	/* afterwards, for a carrier or a number of it: 1 s */
 	RETRIED = 8,		/* asks that try again when a number is free */
 };
 
@@ -29,16 +31,23 @@ static bool is_same_place(struct sr_vask *a, struct sr_vask *b)
 	       sr_name_same_way(&a->ask->name, &b->ask->name);
 }
 
-/* The ask has brought no carrier, so asks that have waited for it use the connection manager. */
+/* The ask has brought no carrier, so asks of its domain that have waited for it use the connection
+ * manager.  Others look whether there are fewer carriers now than the limit. */
 void sr_vreuse_wake(struct sr_vask *a)
 {
+	unsigned others = 0;
 	struct sr_vask *b;
+	bool own;
 
-	for (b = sr_vasks; b; b = b->next)
-		if (b->waits && is_same_place(a, b)) {
-			b->waited = b->waited < WAIT_LOOKS ? WAIT_LOOKS : b->waited;
+	for (b = sr_vasks; b; b = b->next) {
+		if (!b->waits || !is_same_place(a, b))
+			continue;
+		own = b->ask->domain == a->ask->domain;
+		if (own)
+			b->waited = LONG_LOOKS;
+		if (own || others++ < RETRIED)
 			sr_timer_set(&b->timer, 0);
-		}
+	}
 }
 
 /* ---- opening a link on a carrier ---- */
@@ -53,17 +62,6 @@ void sr_vreuse_leave(struct sr_vask *a)
 	l->ask = NULL;
 	l->link.ops->drop(&l->link, "short");
 	sr_link_put(&l->link);
-}
-
-/* Is another ask, to the same place, on its way to the connection manager? */
-static bool is_another_asking(struct sr_vask *a)
-{
-	struct sr_vask *b;
-
-	for (b = sr_vasks; b; b = b->next)
-		if (b != a && b->id && is_same_place(a, b))
-			return true;
-	return false;
 }
 
 static bool open_on_carrier(struct sr_vask *a, struct sr_vcarrier *c)
@@ -82,72 +80,135 @@ static bool open_on_carrier(struct sr_vask *a, struct sr_vcarrier *c)
 	return true;
 }
 
-enum carrier_state { NO_USE, OPENS, IS_FULL, IS_NEW, SHARES_NOT };
+/* ---- which carrier ---- */
 
-/* What the carrier is to the ask: of no use; one that may open a link; one that has no number for
- * it; one whose peer has sent nothing yet; or one that shows that the peer takes one link only. */
-static enum carrier_state carrier_state(struct sr_vask *a, struct sr_vcarrier *c)
+enum carrier_state { NO_USE, IS_ASKED, IS_NEW, OPENS, IS_FULL, SHARES_NOT };
+
+/* What the carrier is to the ask: of no use; one that the peer has not accepted yet; one whose peer
+ * has sent nothing yet; one that may open a link; one that has no number for it; or one that shows
+ * that the peer takes one link only.  *links: how many it has. */
+static enum carrier_state carrier_state(struct sr_vask *a, struct sr_vcarrier *c, unsigned *links)
 {
-	enum carrier_state state = IS_NEW;
+	enum carrier_state state;
 
 	if (!c->share.numbers.asks || !c->id || c->cm_port != sr_vask_port(a) ||
 	    !sr_vshare_names(c, &a->ask->name, a->ask->tclass))
 		return NO_USE;
 	sr_lock(&c->lock);
+	*links = c->share.numbers.used;
+	state = c->established ? IS_NEW : IS_ASKED;
 	if (c->broken || (!c->qp && !c->make.busy))
 		state = NO_USE;
 	else if (c->in.greeted && !sr_load(&c->shared))
 		state = SHARES_NOT;
 	else if (c->in.greeted)
-		state = c->share.numbers.used < c->share.numbers.size ? OPENS : IS_FULL;
+		state = *links < c->share.numbers.size ? OPENS : IS_FULL;
 	else
 		c->share.wanted = true;
 	sr_unlock(&c->lock);
 	return state;
 }
 
-/* Opens a link on a carrier, or waits for one.  False: neither. */
-bool sr_vreuse_or_wait(struct sr_vask *a)
+/* What there is for an ask: carriers to its place, and those that other asks are making. */
+struct choice {
+	struct fewest {
+		struct sr_vcarrier *c;	/* that has the fewest links; NULL: none opens any */
+		unsigned links;		/* if 0, the carrier has no domain any more */
+	} own, any;			/* of the ask's domain; of all domains */
+	unsigned carriers;		/* all that are not full */
+	bool own_comes;			/* one of the ask's domain is being made */
+	bool answered;			/* by the peer: it has accepted a carrier */
+	bool single;			/* the peer takes one link a carrier */
+};
+
+static void prefer_fewer(struct fewest *f, struct sr_vcarrier *c, unsigned links)
 {
-	bool waits = false;
+	if (!f->c || links < f->links)
+		*f = (struct fewest){ c, links };
+}
+
+static void choice_weigh(struct choice *ch, struct sr_vask *a, struct sr_vcarrier *c)
+{
+	const bool own = c->domain == a->ask->domain;
+	unsigned links = 0;
+	enum carrier_state state = carrier_state(a, c, &links);
+
+	ch->carriers += state == IS_ASKED || state == IS_NEW || state == OPENS;
+	ch->own_comes |= own && (state == IS_ASKED || state == IS_NEW);
+	ch->answered |= state == IS_NEW || state == OPENS || state == IS_FULL;
+	ch->single |= state == SHARES_NOT;
+	if (state != OPENS)
+		return;
+	prefer_fewer(&ch->any, c, links);
+	if (own)
+		prefer_fewer(&ch->own, c, links);
+}
+
+static struct choice choice_find(struct sr_vask *a)
+{
+	struct choice ch = { 0 };
 	struct sr_vcarrier *c;
+	struct sr_vask *b;
 	struct sr_vdev *dev;
 
 	for (dev = sr_vdevs; dev; dev = dev->next)
 		for (c = dev->gone ? NULL : dev->carriers; c; c = c->next)
-			switch (carrier_state(a, c)) {
-			case OPENS:
-				if (open_on_carrier(a, c))
-					return true;
-				waits |= a->waited < NUMBER_LOOKS;
-				break;
-			case IS_NEW:
-				waits |= a->waited < WAIT_LOOKS;
-				break;
-			case SHARES_NOT:
-				return false;
-			default:
-				break;
-			}
-	a->waits = waits || (a->waited < WAIT_LOOKS && is_another_asking(a));
+			choice_weigh(&ch, a, c);
+	for (b = sr_vasks; b; b = b->next)
+		if (b->id && !b->link && is_same_place(a, b)) {	/* its carrier is not made yet */
+			ch.carriers++;
+			ch.own_comes |= a->ask->domain == b->ask->domain;
+		}
+	return ch;
+}
+
+/* Opens a link on a carrier, or waits for one.  False: neither. */
+bool sr_vreuse_or_wait(struct sr_vask *a)
+{
+	struct choice ch = choice_find(a);
+	const bool at_limit = ch.carriers >= sr_conf.carriers;
+	struct fewest f = ch.own;
+
+	a->waits = false;
+	if (ch.single)
+		return false;
+	if (!f.c && (!ch.any.links || (at_limit && !ch.own_comes)))
+		f = ch.any;
+	if (f.c && open_on_carrier(a, f.c)) {
+		if (!f.links)
+			f.c->domain = a->ask->domain;
+		return true;
+	}
+	if (f.c || ch.own_comes || at_limit)
+		a->waits = a->waited < (ch.answered ? LONG_LOOKS : WAIT_LOOKS);
 	return a->waits;
+}
+
+/* Asks that wait look again, those of the carrier's domain or all others.  n have done so before,
+ * and at most RETRIED may.  Returns how many have now. */
+static unsigned retry_waiting(struct sr_vcarrier *c, unsigned n, bool own)
+{
+	struct sr_vask *a;
+
+	for (a = sr_vasks; a && n < RETRIED; a = a->next)
+		if (a->waits && c->cm_port == sr_vask_port(a) && own == (c->domain == a->ask->domain) &&
+		    sr_vshare_names(c, &a->ask->name, a->ask->tclass)) {
+			sr_timer_set(&a->timer, 0);
+			n++;
+		}
+	return n;
 }
 
 /* A number is free, or the carrier has become ready. */
 void sr_vreuse_retry(struct sr_vcarrier *c)
 {
-	unsigned n = 0;
-	struct sr_vask *a;
+	unsigned n;
 
 	sr_lock(&c->lock);
 	c->share.wanted = false;
 	sr_unlock(&c->lock);
-	for (a = sr_vasks; a && n < RETRIED; a = a->next)
-		if (a->waits && c->cm_port == sr_vask_port(a) &&
-		    sr_vshare_names(c, &a->ask->name, a->ask->tclass)) {
-			sr_timer_set(&a->timer, 0);
-			n++;
-		}
+	n = retry_waiting(c, 0, true);
+	retry_waiting(c, n, false);
 }
 
 /* ---- the answer to OPEN ---- */

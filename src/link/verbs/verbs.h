@@ -235,6 +235,7 @@ struct sr_vcarrier {
 	struct rdma_cm_id *id;		/* loop; NULL once closed */
 	struct sr_vdev *dev;		/* loop, until closed */
 	uint16_t cm_port;		/* the asker's: of the answerer.  loop */
+	const void *domain;		/* the asker's: of its links; at the limit, of some.  loop */
 	struct ibv_pd *pd;		/* this carrier's alone (make.c); NULL once closed */
 	struct sr_vcarrier *next, **pprev; /* loop */
 	bool iwarp;

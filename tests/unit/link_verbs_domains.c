@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * link_verbs_domains.c - several carriers between two processes: which of them an ask takes, when
+ * it makes one more, and what it waits for.
+ */
+#include "verbs_faults.h"
+#include "link/verbs/ask.h"
+
+enum { QUEUE_PAIRS = 2, CROWD = 40 };	/* of a carrier; asks at the same time */
+
+static char domains[CROWD];
+
+static void begin_shared(unsigned most)
+{
+	sr_conf.carriers = most;
+	begin_case();
+	try_listen();
+}
+
+static struct sr_vcarrier *carrier_of(struct end *e)
+{
+	return sr_vlink(e->link)->c;
+}
+
+static unsigned links_of(struct sr_vcarrier *c)
+{
+	unsigned n;
+
+	sr_lock(&c->lock);
+	n = c->share.numbers.used;
+	sr_unlock(&c->lock);
+	return n;
+}
+
+static struct end *open_in(unsigned domain, uint32_t no)
+{
+	struct end *e = ask_prepare(ECHO << 8 | no, listen_port);
+
+	e->ask.domain = &domains[domain];
+	CHECK(!loop_call(ask_call, e));
+	CHECK(ask_wait(e));
+	both_ways(e, 3000, no);
+	return e;
+}
+
+static void end_all(struct end **e, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		both_ways(e[i], 3000, i);
+		close_end(e[i]);
+	}
+	end_case();
+}
+
+/* Two domains have a carrier each.  Streams of one domain share its carrier. */
+static int apart_case(unsigned a, unsigned b)
+{
+	struct end *e[4];
+
+	(void)a, (void)b;
+	begin_shared(8);
+	for (unsigned i = 0; i < COUNT(e); i++)
+		e[i] = open_in(i % 2, i);
+	CHECK(carrier_of(e[0]) == carrier_of(e[2]));
+	CHECK(carrier_of(e[1]) == carrier_of(e[3]));
+	CHECK(carrier_of(e[0]) != carrier_of(e[1]));
+	CHECK_EQ(fake_queue_pairs(), 2 * QUEUE_PAIRS);
+	end_all(e, COUNT(e));
+	return STRUCK;
+}
+
+/* At the limit an ask of another domain takes the carrier with the fewest links.  With the limit 1
+ * all domains share one. */
+static int limit_case(unsigned most, unsigned b)
+{
+	struct end *e[6];
+	unsigned i;
+
+	(void)b;
+	begin_shared(most);
+	for (i = 0; i < 3; i++)
+		e[i] = open_in(0, i);
+	for (; i < COUNT(e); i++)
+		e[i] = open_in(i, i);
+	CHECK_EQ(fake_queue_pairs(), most * QUEUE_PAIRS);
+	if (most > 1) {
+		CHECK(carrier_of(e[3]) != carrier_of(e[0]));
+		CHECK(carrier_of(e[4]) == carrier_of(e[3]));
+		CHECK(carrier_of(e[5]) == carrier_of(e[3]));
+	}
+	end_all(e, COUNT(e));
+	return STRUCK;
+}
+
+/* A carrier whose links have all ended is of no domain, and the next ask takes it.  From then on it
+ * is of that ask's domain. */
+static int unused_case(unsigned a, unsigned b)
+{
+	struct sr_vcarrier *c;
+	struct end *e[3];
+
+	(void)a, (void)b;
+	begin_shared(8);
+	e[0] = open_in(0, 0);
+	c = carrier_of(e[0]);
+	close_end(e[0]);
+	while (links_of(c))
+		usleep(1000);
+	e[0] = open_in(1, 1);
+	e[1] = open_in(0, 2);
+	e[2] = open_in(1, 3);
+	CHECK(carrier_of(e[0]) == c);
+	CHECK(carrier_of(e[1]) != c);
+	CHECK(carrier_of(e[2]) == c);
+	CHECK_EQ(fake_queue_pairs(), 2 * QUEUE_PAIRS);
+	end_all(e, COUNT(e));
+	return STRUCK;
+}
+
+/* ---- many that ask at the same time ---- */
+
+static struct end *crowd[CROWD];
+static unsigned leaders;	/* asks that the connection manager has */
+
+static void ask_all(void *arg)
+{
+	struct sr_vask *a;
+
+	(void)arg;
+	for (unsigned i = 0; i < CROWD; i++)
+		CHECK(!sr_rendezvous_verbs.ask(&crowd[i]->ask));
+	for (a = sr_vasks; a; a = a->next)
+		leaders += a->id != NULL;
+}
+
+/* Those of a domain wait for the carrier that its first ask makes.  At the limit all wait.  (On a
+ * busy machine they may wait for too long, and then make carriers themselves.) */
+static int crowd_case(unsigned n, unsigned most)
+{
+	unsigned i;
+
+	begin_shared(most);
+	for (i = 0; i < CROWD; i++) {
+		crowd[i] = ask_prepare(ECHO << 8 | i, listen_port);
+		crowd[i]->ask.domain = &domains[i % n];
+	}
+	CHECK(!loop_call(ask_all, NULL));
+	CHECK_EQ(leaders, n < most ? n : most);
+	for (i = 0; i < CROWD; i++)
+		CHECK(ask_wait(crowd[i]));
+	say("%u queue pairs\n", fake_queue_pairs());
+	end_all(crowd, CROWD);
+	return STRUCK;
+}
+
+static void test_apart(void)
+{
+	run_case(apart_case, 0, 0);
+}
+
+static void test_limit(void)
+{
+	run_case(limit_case, 1, 0);
+	run_case(limit_case, 2, 0);
+}
+
+static void test_unused(void)
+{
+	run_case(unused_case, 0, 0);
+}
+
+static void test_crowd(void)
+{
+	run_case(crowd_case, 1, 8);
+	run_case(crowd_case, 4, 8);
+	run_case(crowd_case, CROWD, 8);
+	run_case(crowd_case, 4, 1);
+}
+
+static const struct test tests[] = {
+	{"apart", test_apart, false},
+	{"limit", test_limit, false},
+	{"unused", test_unused, false},
+	{"crowd", test_crowd, false},
+};
+
+int main(int argc, char **argv)
+{
+	return run_tests(argc, argv, tests, COUNT(tests), run_cases);
+}
