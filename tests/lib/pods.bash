@@ -49,9 +49,11 @@ serves() { ip netns exec "sr$1-$$" ss -Hltn "sport = :${2:-$port}" | grep .; }
 # ------------------------------------------------- a server and a client of one stream
 
 # pods_talk: for these, after pods_up; $server and $client are before what runs in pods of
-# their own, with own processes and files, too
+# their own, with own processes and files, too, and $limited behind them.  (The timeout of
+# coreutils 9.10 fails as the first process of a namespace, so that is a shell.)
 pods_talk() {
 	port
+	limited=(sh -c '"$@"; exit' sh timeout 100)
 	export SOCKRAIL_DIR=$dir SOCKRAIL_UPGRADE=lazy SOCKRAIL_AGAIN_MS=50
 	server=("${pod_of_servers[@]}" unshare --mount --pid --fork --mount-proc --ipc --uts --kill-child)
 	client=("${pod_of_clients[@]}" unshare --mount --pid --fork --mount-proc --ipc --uts --kill-child)
@@ -61,7 +63,7 @@ pods_talk() {
 # serve [COMMAND...]: in the first pod; an echo server of one process
 serve() {
 	[ $# -gt 0 ] || set -- python3 "$SR_TOP/tests/lib/honest.py" server 0.0.0.0 "$port"
-	REPORT=$t/server.report SOCKRAIL_LOG=info start server rail "${server[@]}" timeout 100 "$@"
+	REPORT=$t/server.report SOCKRAIL_LOG=info start server rail "${server[@]}" "${limited[@]}" "$@"
 	holds 60 serves 1
 }
 
@@ -82,7 +84,7 @@ with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as s:
 # talk: a client in the second pod
 talk() {
 	rm -f "$t/over" "$t/client.report"
-	REPORT=$t/client.report SOCKRAIL_LOG=debug start client rail "${client[@]}" timeout 100 \
+	REPORT=$t/client.report SOCKRAIL_LOG=debug start client rail "${client[@]}" "${limited[@]}" \
 		python3 -c "$talk" "$host" "$port" "$t/over"
 	talker=$pid
 }
