@@ -50,7 +50,7 @@
 #define SLOW 8			/* calls behind one that was late */
 #define NAP_NS 1000000		/* between two looks at what is another process's */
 
-/* The set in which this thread last waited: only compared, as it may be gone. */
+/* The set that last had events for this thread, or has links: only compared, as it may be gone. */
 static __thread const struct sr_epoll *last_waited __attribute__((tls_model("initial-exec")));
 
 /* One call of epoll_wait(2). */
@@ -415,6 +415,7 @@ __attribute__((noinline)) static int wait_slow(struct wait *w, bool due,
 {
 	int n = 0, err = errno;
 
+	last_waited = w->set;
 	w->handled = sr_handled.all;
 	if (due)
 		n = wait_due(w, ev, max);
@@ -456,7 +457,6 @@ int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 	bool due = false;
 	int r;
 
-	last_waited = set;
 	if (sr_load(&set->ready) ||
 	    (sr_load(&set->linked) &&
 	     (ms || sr_epoll_is_shared(set) || sr_epoll_is_nested(set)))) {
@@ -480,6 +480,7 @@ int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 	if (r > 0) {
 		r = sift_tokens(set, epfd, ev, 0, r);
 		sr_cancel_asks = NULL;
+		last_waited = set;
 		if (!r)
 			goto slow;
 		return r;
