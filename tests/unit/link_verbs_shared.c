@@ -114,6 +114,57 @@ static void test_large(void)
 	run_case(large_case, 0, 0);
 }
 
+struct looked {
+	struct sr_vcarrier *c;
+	bool watched;
+	uint64_t tick;
+};
+
+static void look_at(void *arg)
+{
+	struct looked *k = arg;
+
+	k->watched = k->c->cq.watched;
+	k->tick = k->c->look.tick;
+}
+
+/* A program uses the carrier, so that its service thread does not watch it: the asker's, or the
+ * answerer's (theirs).  When a link is opened, the service thread takes what comes soon, and not in
+ * its next tick.  (One tick in ten may come just then.) */
+static int in_use_case(unsigned theirs, unsigned b)
+{
+	unsigned i, soon = 0;
+	struct looked k, was;
+	struct end *e, *f;
+
+	(void)b;
+	begin_shared();
+	e = open_end(DEAF << 8 | 1);
+	k.c = theirs ? sr_vlink(last_end->link)->c : carrier_of(e);
+	for (i = 0; i < 10; i++) {
+		do {
+			sr_vcq_look(k.c);
+			CHECK(!loop_call(look_at, &k));
+		} while (k.watched);
+		was = k;
+		f = open_end(ECHO << 8 | 2);
+		CHECK(!loop_call(look_at, &k));
+		soon += k.tick == was.tick;
+		close_end(f);
+	}
+	say("%u of %u at once\n", soon, i);
+	CHECK(soon >= 3);
+	close_end(e);
+	end_case();
+	return STRUCK;
+}
+
+static void test_in_use(void)
+{
+	run_case(in_use_case, 0, 0);
+	run_case(in_use_case, 1, 0);
+}
+
 /* The receiver of one link does not read: its sender is out of credit, the other one is not. */
 static int full_case(unsigned a, unsigned b)
 {
@@ -529,6 +580,7 @@ static void test_idle(void)
 static const struct test tests[] = {
 	{"two", test_two, false},
 	{"large", test_large, false},
+	{"in-use", test_in_use, false},
 	{"full", test_full, false},
 	{"many", test_many, false},
 	{"again", test_again, false},

@@ -15,6 +15,8 @@
  *  - While the program uses a carrier, it does not watch the channel, but looks at
  *    the carrier in every tick of a timer (tick.c).  Program use is what counts: a thread
  *    that sleeps or polls takes the completions itself.
+ *  - While a link is being opened by OPEN, it watches the channel in any case, because the thread
+ *    that waits for the link does not look at the carrier.
  *
  * No wake-up is lost: a CQ, once armed, puts an event into the channel with its
  * next completion, and the channel is readable until somebody reads the event.
@@ -195,7 +197,7 @@ static struct sr_vsleeper *sleeper_place(struct sr_vcarrier *c, pthread_t thread
 	return s ? s : sleeper_find(c, 0, NULL);
 }
 
-static bool any_sleeper(const struct sr_vcarrier *c)
+bool sr_vcq_any_sleeper(const struct sr_vcarrier *c)
 {
 	bool any = c->cq.dispatched || c->cq.armed_once;
 
@@ -212,7 +214,7 @@ static void take_event(struct sr_vcarrier *c)
 		return;
 	read_events(c);
 	sr_vcq_reap(c);
-	if (!c->cq.watched && !any_sleeper(c))
+	if (!c->cq.watched && !sr_vcq_any_sleeper(c))
 		return;
 	arm_cqs(c);
 	sr_vcq_reap(c);
@@ -320,7 +322,7 @@ int sr_verbs_arm_once(struct sr_link *link, unsigned want)
 		 * siw such an event may have disarmed the CQ, which was armed before it came. */
 		if (!shared && c->cq.in.state == SR_CQ_ARMED)
 			next_event(c);
-		arm_cqs(c);
+			arm_cqs(c);
 	}
 	sr_vcarrier_unlock(c);
 	if (asks)

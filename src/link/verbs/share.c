@@ -234,6 +234,8 @@ static int request_came(struct sr_vcarrier *c, const struct sr_record *r)
 	    !sr_vshare_names(c, &r->question.name, r->question.tclass))
 		return -EPROTO;
 	s->open[s->opens++] = (struct sr_vopen){ r->number, r->question };
+	c->look.opens = SR_V_OPEN_LOOKS;
+	sr_vlook_start(c, SR_LOOK | SR_LOOK_WATCH);
 	task_post(c);
 	return 0;
 }
@@ -367,6 +369,7 @@ struct sr_vlink *sr_vshare_open(struct sr_vcarrier *c, const struct sr_vlink_for
 		number_of(c, l->number)->link = l;
 		sr_vcarrier_join(c, l);
 		l->tx.opens = SR_RECORD_OPEN;
+		c->look.opens = SR_V_OPEN_LOOKS;
 		sr_vpost_link(l);
 	}
 	sr_vcarrier_unlock(c);
@@ -374,7 +377,7 @@ struct sr_vlink *sr_vshare_open(struct sr_vcarrier *c, const struct sr_vlink_for
 		free(l);
 		return NULL;
 	}
-	sr_vlook_start(c, SR_LOOK);
+	sr_vlook_start(c, SR_LOOK | SR_LOOK_WATCH);
 	return l;
 }
 

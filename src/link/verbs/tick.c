@@ -4,7 +4,7 @@
  * what is due, asks a peer that owes an answer and says nothing, and gives the carrier up if the
  * peer stays silent.  Each whole look also decides whether the program uses the carrier, or the
  * service thread is to watch the channel (cq.c).  A carrier that is not busy is watched, and has no
- * ticks.
+ * ticks.  A tick is due much sooner than the next one if somebody would wait for it (vlook_tick()).
  *
  * Locks: the carrier's.  All but sr_vlook_start() runs in the service thread.
  */
@@ -123,7 +123,7 @@ static bool note_progress(struct sr_vlink *l, uint64_t now, bool *unanswered)
 static bool whole_look(struct sr_vcarrier *c, uint64_t now, bool *idles)
 {
 	struct sr_vlook *k = &c->look;
-	bool busy = false, in_use, watched, unanswered;
+	bool busy = false, in_use, opens, watched, unanswered;
 	struct sr_vlink *l;
 
 	sr_vcarrier_lock(c);
@@ -134,11 +134,13 @@ static bool whole_look(struct sr_vcarrier *c, uint64_t now, bool *idles)
 	sr_vpost_due(c);
 	in_use = c->cq.used - k->used > BUSY;
 	k->used = c->cq.used;
+	k->opens -= !!k->opens;
+	opens = k->opens;
 	sr_vcarrier_unlock(c);
 	for (l = c->links; l; l = l->next)
 		if (!(sr_link_events(&l->link) & SR_LINK_DEAD))
 			*idles |= sr_vgrow_idle(l, now - l->seen.moved_ns);
-	watched = sr_vcq_watch(c, !in_use);
+	watched = sr_vcq_watch(c, !in_use || opens);
 	return busy || unanswered || in_use || !watched || sr_load(&k->on);
 }
 
@@ -161,6 +163,13 @@ static bool note_looks(struct sr_vcarrier *c)
 	return yes;
 }
 
+/* May records of other links come to a carrier that nobody watches, because the program that uses it
+ * computes at present?  locked */
+static bool is_left_alone(struct sr_vcarrier *c)
+{
+	return sr_load(&c->shared) && !sr_vcq_any_sleeper(c);
+}
+
 static void next_look(struct sr_vcarrier *c, bool again, bool soon, unsigned later_ms)
 {
 	struct sr_vlook *k = &c->look;
@@ -174,14 +183,14 @@ static void next_look(struct sr_vcarrier *c, bool again, bool soon, unsigned lat
 	}
 }
 
-/* The next tick is to be soon if something waits for a completion while the service thread does not
- * watch the channel, or if the carrier is ending. */
+/* The next tick is to be soon if nobody watches the channel and something waits for a completion, or
+ * the carrier is shared; or if the carrier is ending. */
 static void vlook_tick(struct sr_timer *t)
 {
 	struct sr_vcarrier *c = SR_OF(struct sr_vcarrier, look.timer, t);
 	struct sr_vlook *k = &c->look;
 	uint64_t now = sr_now_ns();
-	bool whole = now / TICK_NS != k->tick, idles = false, again, soon;
+	bool whole = now / TICK_NS != k->tick, idles = false, again, soon, waits;
 	unsigned later_ms = 0;
 
 	sr_vcq_look(c);
@@ -197,10 +206,11 @@ static void vlook_tick(struct sr_timer *t)
 		again = soon || (later_ms && !whole);
 	} else {
 		again = !whole || whole_look(c, now, &idles);
-		sr_lock(&c->lock);
-		soon = c->qp && sr_vpost_waits(c) && !c->cq.watched;
-		k->busy = note_looks(c);
-		sr_unlock(&c->lock);
+		sr_vcarrier_lock(c);
+		waits = sr_vpost_waits(c);
+		soon = c->qp && !c->cq.watched && (waits || is_left_alone(c));
+		k->busy = note_looks(c) || !waits;
+		sr_vcarrier_unlock(c);
 		later_ms = idles ? SR_V_IDLE_MS : 0;
 	}
 	if (c->id)

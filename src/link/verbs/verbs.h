@@ -64,6 +64,7 @@ enum {
 	SR_V_NUMBER = 1,	/* of a carrier's first link, in records */
 	SR_V_LINKS = 1024,	/* most of a carrier that is shared */
 	SR_V_OPENS = SR_UNPROVEN_LATER, /* OPENs that wait: each is unproven */
+	SR_V_OPEN_LOOKS = 3,	/* whole looks after an OPEN: 100 to 150 ms */
 	SR_V_NEWS = 1 << 7,	/* with SR_NOTIFY_ bits: the asker has an answer (reuse.c) */
 	SR_V_DIRECT = 2,	/* threads that poll the channel; more are dispatched */
 	SR_V_RINGS = 4,		/* of a link, at most */
@@ -175,6 +176,8 @@ struct sr_vlook {
 	uint64_t tick;		/* the number of the tick in which the last whole look was */
 	unsigned used, soon_used, quiet_ticks;
 	bool busy;		/* so is the program, with this carrier */
+	unsigned opens;		/* whole looks for which the channel is watched, as a link is being
+				 * opened.  locked */
 	uint32_t packets;
 	atomic_uint on;		/* SR_LOOK: the timer is set, or about to be.  any */
 	struct sr_task task;
