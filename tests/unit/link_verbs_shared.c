@@ -165,6 +165,84 @@ static void test_in_use(void)
 	run_case(in_use_case, 1, 0);
 }
 
+/* How many packets the carrier has posted; if `quiet', once all of them have completed. */
+static uint64_t packets_posted(struct sr_vcarrier *c, bool quiet)
+{
+	uint64_t posted, arrived;
+	int i = 0;
+
+	do {
+		sr_vcq_look(c);
+		sr_lock(&c->lock);
+		posted = c->out.packets;
+		arrived = c->out.arrived;
+		sr_unlock(&c->lock);
+	} while (quiet && posted != arrived && ++i < wait_limit && !usleep(1000));
+	CHECK(!quiet || posted == arrived);
+	return posted;
+}
+
+struct gathering {
+	struct end *e[20];
+	struct sr_vcarrier *c;
+	bool sleeps;
+	uint64_t packets, more;	/* for all messages, and as a thread is about to sleep */
+};
+
+/* In the loop, so that the service thread does not look meanwhile.  The device stands still. */
+static void say_all(void *arg)
+{
+	struct gathering *g = arg;
+	struct sr_link *first = g->e[0]->link;
+	uint64_t posted = packets_posted(g->c, false);
+	unsigned i;
+	int fd;
+
+	for (i = 0; i < COUNT(g->e); i++)
+		put(g->e[i], 64, true);
+	g->packets = packets_posted(g->c, false) - posted;
+	if (!g->sleeps)
+		return;
+	fd = first->ops->arm(first, SR_NOTIFY_RX);
+	g->more = packets_posted(g->c, false) - posted - g->packets;
+	first->ops->awake(first, SR_NOTIFY_RX, fd >= 0, false);
+}
+
+/* Links that have something to say while two packets are under way have it in one packet, which goes
+ * when the service thread looks, or (sleeps) when a thread is about to sleep. */
+static int gather_case(unsigned sleeps, unsigned b)
+{
+	struct gathering g = { .sleeps = sleeps };
+	unsigned i;
+
+	(void)b;
+	begin_shared();
+	for (i = 0; i < COUNT(g.e); i++) {
+		g.e[i] = open_end(ECHO << 8 | (i + 1));
+		both_ways(g.e[i], 100, 3);
+	}
+	g.c = carrier_of(g.e[0]);
+	usleep(200 * 1000);	/* ACKs that are due later */
+	packets_posted(g.c, true);
+	fake_pause(true);
+	CHECK(!loop_call(say_all, &g));
+	CHECK_EQ(g.packets, 2);
+	CHECK_EQ(g.more, sleeps);
+	fake_pause(false);
+	for (i = 0; i < COUNT(g.e); i++) {
+		CHECK_EQ(take(g.e[i], 64, true), 64);
+		close_end(g.e[i]);
+	}
+	end_case();
+	return STRUCK;
+}
+
+static void test_gather(void)
+{
+	run_case(gather_case, 0, 0);
+	run_case(gather_case, 1, 0);
+}
+
 /* The receiver of one link does not read: its sender is out of credit, the other one is not. */
 static int full_case(unsigned a, unsigned b)
 {
@@ -581,6 +659,7 @@ static const struct test tests[] = {
 	{"two", test_two, false},
 	{"large", test_large, false},
 	{"in-use", test_in_use, false},
+	{"gather", test_gather, false},
 	{"full", test_full, false},
 	{"many", test_many, false},
 	{"again", test_again, false},

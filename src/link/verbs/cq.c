@@ -253,6 +253,7 @@ int sr_verbs_arm(struct sr_link *link, unsigned want)
 
 	(void)want;
 	sr_vcarrier_lock(c);
+	sr_vpost_gathered(c);
 	if (c->qp)
 		arm_cqs(c);
 	if (become_direct(c)) {
@@ -322,7 +323,8 @@ int sr_verbs_arm_once(struct sr_link *link, unsigned want)
 		 * siw such an event may have disarmed the CQ, which was armed before it came. */
 		if (!shared && c->cq.in.state == SR_CQ_ARMED)
 			next_event(c);
-			arm_cqs(c);
+		sr_vpost_gathered(c);
+		arm_cqs(c);
 	}
 	sr_vcarrier_unlock(c);
 	if (asks)

@@ -10,8 +10,9 @@
  * announces it.
  *
  * A packet is signalled only if its completion is needed: to free places in the send queue (once
- * every SIGNAL requests), to free its send buffer (unless it was sent inline), or because a link
- * waits for it (then the link has cleared `quiet').  So a short answer costs no completion.
+ * every SIGNAL requests), to free its send buffer (unless it was sent inline), because a link waits
+ * for it (then the link has cleared `quiet'), or because other links may (sr_vpost_gathers()).  So the short
+ * answers of a link that is alone cost no completions.
  *
  * A packet needs one of the receive buffers that the peer has posted, because "receiver not
  * ready" costs 655 ms, and does not exist on iWARP (pure/credit.h).  A packet also needs a send
@@ -26,6 +27,7 @@
 enum {
 	WR_BATCH = 8,		/* posted with one doorbell */
 	SIGNAL = SR_V_SQ / 4,	/* requests: as many may have no completion of their own */
+	GATHER = 2,		/* packets that may be under way when another one begins */
 	PATH_MS = 100,		/* an acknowledgement needs microseconds; 1 s: it is lost */
 };
 
@@ -107,6 +109,7 @@ void sr_vpost_write(struct sr_vlink *l, struct sr_vpacket *p, const void *from, 
 	wr = batch_add(l->c, b, IBV_WR_RDMA_WRITE, from, n, l->tx.ring.mr->lkey);
 	wr->wr.rdma.remote_addr = to;
 	wr->wr.rdma.rkey = l->tx.peer.rkey;
+	l->c->out.write_packet = l->c->out.packets + 1;
 	p->quiet = false;
 }
 
@@ -154,11 +157,30 @@ static void flush_if_full(struct sr_vcarrier *c, struct batch *b)
 		batch_flush(c, b);
 }
 
+/* Do records wait for those of other links, so that one packet has them all?  They do while GATHER
+ * packets are under way, and no WRITE is: bulk waits for nothing but room.
+ *
+ * The wait ends when one of these packets completes; so packets have completions if several links
+ * share the carrier, and nothing waits if none is to come.  Whoever polls next finds it.  A thread
+ * that is about to sleep posts what waits (sr_vpost_gathered()), and so does the service thread,
+ * which sr_vpost_due() asks to look in 0.2 ms.  tests/model/gather.pml has this. */
+bool sr_vpost_gathers(const struct sr_vcarrier *c)
+{
+	return sr_load(&c->shared) && c->share.numbers.used > 1;
+}
+
+static bool is_gathering(const struct sr_vcarrier *c)
+{
+	return sr_vpost_gathers(c) && !c->out.hurries && c->out.packets - c->out.arrived >= GATHER &&
+	       c->out.arrived >= c->out.write_packet && sr_vpost_has_in_flight(c);
+}
+
 /* records: a packet with records, for which the peer must have more than SR_PACKETS_KEPT receive
  * buffers free; otherwise one with only the count of posted receive buffers, and an ACK. */
 static bool packet_may_go(struct sr_vcarrier *c, bool records)
 {
-	return sr_packets_may_send(&c->out.credit, records) && sq_used(c) + 2 <= SR_V_SQ &&
+	return sr_packets_may_send(&c->out.credit, records) && !(records && is_gathering(c)) &&
+	       sq_used(c) + 2 <= SR_V_SQ &&
 	       c->out.buffers - c->out.buffers_done < SR_V_SENDS;
 }
 
@@ -185,7 +207,8 @@ static void packet_end(struct sr_vcarrier *c, struct batch *b)
 	c->out.packets++;
 	b->copied = copied ? b->copied + 1 : 0;
 	wr = batch_add(c, b, IBV_WR_SEND, p->buf, p->len, c->ctl.mr->lkey);
-	if (copied && b->packet.quiet && c->out.sq_posted - c->out.sq_signalled < SIGNAL)
+	if (copied && b->packet.quiet && !sr_vpost_gathers(c) &&
+	    c->out.sq_posted - c->out.sq_signalled < SIGNAL)
 		return;
 	wr->send_flags |= IBV_SEND_SIGNALED;
 	c->out.sq_signalled = c->out.sq_posted;
@@ -264,6 +287,15 @@ void sr_vpost_due(struct sr_vcarrier *c)
 	if (c->qp && !c->broken && c->established &&
 	    (c->out.queue || c->share.first_due || sr_packets_owes(&c->out.credit)))
 		post_packets(c);
+	if (c->out.queue && is_gathering(c))
+		sr_vlook_start(c, SR_LOOK | SR_LOOK_SOON);
+}
+
+void sr_vpost_gathered(struct sr_vcarrier *c)
+{
+	c->out.hurries = true;
+	sr_vpost_due(c);
+	c->out.hurries = false;
 }
 
 /* ---- the queue of links ---- */

@@ -207,9 +207,13 @@ static void vlook_tick(struct sr_timer *t)
 	} else {
 		again = !whole || whole_look(c, now, &idles);
 		sr_vcarrier_lock(c);
+		sr_vpost_gathered(c);	/* these have waited for long enough */
 		waits = sr_vpost_waits(c);
+		if (waits)
+			sr_vcq_await_out(c);
 		soon = c->qp && !c->cq.watched && (waits || is_left_alone(c));
-		k->busy = note_looks(c) || !waits;
+		/* Records of several links wait for no call of the program. */
+		k->busy = !waits || (note_looks(c) && !sr_vpost_gathers(c));
 		sr_vcarrier_unlock(c);
 		later_ms = idles ? SR_V_IDLE_MS : 0;
 	}

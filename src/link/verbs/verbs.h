@@ -143,6 +143,8 @@ struct sr_vout {
 	} after[SR_V_SQ];	/* each request, by its number: `packets' and `buffers' */
 	uint64_t packets;	/* posted; they are numbered from 1 on, and */
 	uint64_t arrived;	/* those up to this one have completed */
+	uint64_t write_packet;	/* the last one behind a WRITE */
+	bool hurries;		/* records do not wait for others (post.c, sr_vpost_gathers()) */
 	uint32_t sq_posted, sq_done;
 	/* sq_posted as it was just behind the last signalled request.  Requests that were posted
 	 * later make no completion. */
