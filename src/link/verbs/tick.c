@@ -165,7 +165,7 @@ static bool note_looks(struct sr_vcarrier *c)
 
 /* May records of other links come to a carrier that nobody watches, because the program that uses it
  * computes at present?  locked */
-static bool is_left_alone(struct sr_vcarrier *c)
+static bool may_come_unseen(struct sr_vcarrier *c)
 {
 	return sr_load(&c->shared) && !sr_vcq_any_sleeper(c);
 }
@@ -211,7 +211,7 @@ static void vlook_tick(struct sr_timer *t)
 		waits = sr_vpost_waits(c);
 		if (waits)
 			sr_vcq_await_out(c);
-		soon = c->qp && !c->cq.watched && (waits || is_left_alone(c));
+		soon = c->qp && !c->cq.watched && (waits || may_come_unseen(c));
 		/* Records of several links wait for no call of the program. */
 		k->busy = !waits || (note_looks(c) && !sr_vpost_gathers(c));
 		sr_vcarrier_unlock(c);
