@@ -26,8 +26,8 @@ struct sr_sets_observer {
 	bool (*lent)(struct sr_stream *st);
 	/* Does a thread wait in a set for this listener, or perhaps for another one? */
 	bool (*awaits)(struct sr_stream *socket);
-	/* The set that the stream was put into first; if it is in none, the set in which the calling
-	 * thread last waited, which may be gone; NULL: there is none.  No lock held. */
+	/* The set that the stream was put into first; if it is in none, one in which the calling
+	 * thread has waited, which may be gone; NULL: there is none.  No lock held. */
 	const struct sr_epoll *(*domain)(struct sr_stream *st);
 };
 

@@ -76,10 +76,11 @@ static inline bool sr_epoll_any_nested(void)
 	return __builtin_expect(sr_load(&sr_epolls_nested), 0);
 }
 
-/* The first of these descriptors that is a nested set with a stream on a link; NULL: none. */
+/* The first of these descriptors that is a nested set with links, or has such sets in it; NULL:
+ * none. */
 struct sr_epoll *sr_epoll_find_linked(const struct pollfd *fds, nfds_t n);
 /* ppoll(2) without a mask, on that set and other descriptors, none of them a stream of ours.  A
- * cancellation point.  timeout: NULL, or much longer than a busy wait, which comes on top. */
+ * cancellation point. */
 int sr_epoll_poll(struct sr_epoll *set, struct pollfd *fds, nfds_t n,
 		  const struct timespec *timeout);
 /* Called after a call has taken bytes from the stream, or room, without locks.  Afterwards a

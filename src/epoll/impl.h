@@ -123,7 +123,7 @@ struct sr_epoll {
 	atomic_bool foreign;	/* pair foreign: entry_add(); elsewhere a hint */
 	atomic_uchar inherited;	/* enum sr_epoll_inherited, family.h */
 	atomic_bool nested;	/* it is waited for itself (nest.c) */
-	atomic_bool nests;	/* a set of ours has been put into it */
+	atomic_bool nests;	/* a set in it has, or has had, a link (nest.c) */
 	atomic_bool forked;	/* the process has forked since the set was made, or before */
 	atomic_bool untidy;	/* an entry was listed since the queue was looked at */
 	struct sr_slot *paused;	/* `slot' before an exec that may fail */
@@ -139,7 +139,9 @@ struct sr_epoll {
 				 * (nest.c) */
 	atomic_int dead;	/* how many of them have gone from the set */
 	/* Counted by calls of the program, whose order is its own. */
-	atomic_int linked;	/* entries that are linked; one more if `nests' or shared */
+	/* Entries that are linked; and one more if `nests', and one if shared, so that the kernel
+	 * alone serves no wait.  sr_epoll_has_links() */
+	atomic_int linked;
 	atomic_int plain;	/* entries that are not */
 	/* A listener in the kernel's set; SR_EPOLL_LISTENERS: there have been several.  Without a
 	 * reference, and only compared. */

@@ -29,8 +29,7 @@
  *     and then looks for unsaid sets; a thread that leaves the flag counts the set as unsaid, and
  *     then looks for sleepers.
  *   - A thread that is going to wait in `outer' spins first, as in any set with links, if a set in it
- *     has any.  It can only ask the kernel at each look.  `linked' of `outer' is greater than 0
- *     then, so that sets without links and without such members need no second test.
+ *     has any.  It can only ask the kernel at each look.  `outer' counts as linked then.
  *   - The kernel's set asks the anchor only for the events that the kernel decides.  The service
  *     thread reads a mark.
  *
@@ -173,9 +172,22 @@ bool sr_epoll_has_linked_members(struct sr_epoll *outer)
 	if (!sr_load(&outer->nests))
 		return false;
 	for (set = sr_epoll_first(); set; set = set->next_set)
-		if (sr_load(&set->outer) == outer && sr_load(&set->linked))
+		if (sr_load(&set->outer) == outer && sr_epoll_has_links(set))
 			return true;
 	return false;
+}
+
+/* The nested set has a link: threads that wait for the one that it is in may spin. */
+static void note_member_linked(struct sr_epoll *set)
+{
+	struct sr_epoll *outer;
+
+	sr_lock(&set->flag_lock);	/* or `outer' might end */
+	outer = sr_load(&set->outer);
+	if (outer && outer != SR_EPOLL_OUTERS &&
+	    !atomic_exchange_explicit(&outer->nests, true, memory_order_relaxed))
+		sr_count(&outer->linked, 1);
+	sr_unlock(&set->flag_lock);
 }
 
 static void note_untidy(struct sr_epoll *set)
@@ -269,7 +281,10 @@ static int count_nested(struct sr_stream *st)
 	int n = 0;
 
 	for (e = sr_epoll_entries(st); e; e = e->next_of_stream)
-		n += e->linked && sr_epoll_is_nested(sr_epoll_set_of(e));
+		if (e->linked && sr_epoll_is_nested(sr_epoll_set_of(e))) {
+			note_member_linked(sr_epoll_set_of(e));
+			n++;
+		}
 	sr_store(&st->sets.nested, n);
 	return n;
 }
@@ -313,14 +328,12 @@ static void nest_stream(struct sr_stream *st, void *set)
 		update_fast(st);
 }
 
-/* The set has just been added to `outer'; NULL: a thread is going to poll it, and does not look for
+/* The set comes into `outer'; NULL: a thread is going to poll it, and does not look for
  * unsaid sets. */
 static void note_outer(struct sr_epoll *set, struct sr_epoll *outer)
 {
 	struct sr_epoll *was;
 
-	if (outer && !atomic_exchange_explicit(&outer->nests, true, memory_order_relaxed))
-		sr_count(&outer->linked, 1);
 	outer = outer ?: SR_EPOLL_OUTERS;
 	if (sr_load(&set->outer) == outer)
 		return;
@@ -336,8 +349,6 @@ void sr_epoll_outer_ends(struct sr_epoll *outer)
 {
 	struct sr_epoll *set;
 
-	if (atomic_exchange_explicit(&outer->nests, false, memory_order_relaxed))
-		atomic_fetch_sub_explicit(&outer->linked, 1, memory_order_relaxed);
 	for (set = sr_epoll_first(); set; set = set->next_set) {
 		if (sr_load(&set->outer) != outer)
 			continue;
@@ -348,6 +359,8 @@ void sr_epoll_outer_ends(struct sr_epoll *outer)
 		}
 		sr_unlock(&set->flag_lock);
 	}
+	if (atomic_exchange_explicit(&outer->nests, false, memory_order_relaxed))
+		atomic_fetch_sub_explicit(&outer->linked, 1, memory_order_relaxed);
 }
 
 /* A thread may be about to ring the waker, which has just left the kernel's set.  No wake-up is

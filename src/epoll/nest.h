@@ -3,6 +3,7 @@
 #ifndef SR_EPOLL_NEST_H
 #define SR_EPOLL_NEST_H
 
+#include "epoll/family.h"
 #include "epoll/impl.h"
 
 static inline bool sr_epoll_is_nested(struct sr_epoll *set)
@@ -19,7 +20,13 @@ void sr_epoll_tell(struct sr_epoll *set, bool news);
 void sr_epoll_tell_later(struct sr_epoll *set);
 /* Before a thread asks the kernel for `outer': the flags are right of all sets in it. */
 void sr_epoll_say_members(struct sr_epoll *outer);
-/* Is there a stream on a link in a set that is in `outer', and in no other? */
+/* Is a stream of the set on a link? */
+static inline bool sr_epoll_has_links(struct sr_epoll *set)
+{
+	return sr_load(&set->linked) > sr_load(&set->nests) + sr_epoll_is_shared(set);
+}
+
+/* Has a set links that is in `outer', and in no other? */
 bool sr_epoll_has_linked_members(struct sr_epoll *outer);
 /* `outer' has no descriptor any more: the sets that were in it are in none, and their flags are
  * right. */

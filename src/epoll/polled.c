@@ -17,16 +17,26 @@
 #include "epoll/epoll.h"
 #include "epoll/nest.h"
 
+#define LONG 10			/* times a busy wait */
+
 struct sr_epoll *sr_epoll_find_linked(const struct pollfd *fds, nfds_t n)
 {
 	struct sr_epoll *set;
 
 	for (nfds_t i = 0; i < n; i++) {
 		set = sr_epoll_peek(fds[i].fd);
-		if (set && sr_epoll_is_nested(set) && sr_load(&set->linked))
+		if (set && sr_epoll_is_nested(set) &&
+		    (sr_epoll_has_links(set) || sr_epoll_has_linked_members(set)))
 			return set;
 	}
 	return NULL;
+}
+
+/* Is the time so long that a busy wait on top of it does not matter? */
+static bool outlasts_spin(const struct timespec *timeout, uint64_t limit)
+{
+	return !timeout || timeout->tv_sec > 1000 ||
+	       (uint64_t)timeout->tv_sec * 1000000000u + (uint64_t)timeout->tv_nsec >= LONG * limit;
 }
 
 /* What poll(2) returns, or 0: time to sleep. */
@@ -36,35 +46,37 @@ static int spin_polled(struct sr_epoll *set, struct pollfd *fds, nfds_t n, uint6
 	unsigned handled = sr_handled.all;
 	int r;
 
-	for (;;) {
+	do {
 		r = sr_now_poll(fds, n);
 		if (r)
 			return r > 0 ? r : 0;	/* the sleep returns the error */
-		if (sr_handled.all != handled) {
-			errno = EINTR;
-			return -1;
-		}
 		now = sr_now_ns();
 		if (sr_spin_stolen(&set->spin, limit, now - last) || now - start >= limit)
-			return 0;
+			break;
 		last = now;
 		sr_relax();
-	}
+	} while (sr_handled.all == handled);
+	if (sr_handled.all == handled)
+		return 0;
+	errno = EINTR;
+	return -1;
 }
 
 int sr_epoll_poll(struct sr_epoll *set, struct pollfd *fds, nfds_t n,
 		  const struct timespec *timeout)
 {
 	uint64_t start = sr_now_ns(), limit = sr_conf.spin_us * 1000ull;
+	bool may_spin = outlasts_spin(timeout, limit);
 	int err = errno, r = 0;
 
-	if (sr_spin_pays(&set->spin, limit, false))
+	pthread_testcancel();	/* as in sr_stream_recv() */
+	if (may_spin && sr_spin_pays(&set->spin, limit, false))
 		r = spin_polled(set, fds, n, start);
 	if (!r) {
 		errno = err;
 		r = sr_real.ppoll(fds, n, timeout, NULL);
 	}
-	if (r > 0)
+	if (may_spin && r > 0)
 		sr_spin_learn(&set->spin, limit, sr_now_ns() - start);
 	return r;
 }

@@ -332,8 +332,9 @@ static int spin_for_events(struct wait *w, struct epoll_event *ev, int max)
 	if (w->start || !sr_load(&set->linked))
 		return 0;
 	members = sr_epoll_has_linked_members(set);
-	if (!members && sr_load(&set->linked) == sr_load(&set->nests))
+	if (!members && !sr_epoll_has_links(set))
 		return 0;
+	pthread_testcancel();	/* as in sr_stream_recv() */
 	w->start = sr_now_ns();
 	if (!sr_spin_pays(&set->spin, sr_conf.spin_us * 1000ull,
 			  sr_epoll_same_core(set, w->epfd)))
@@ -446,8 +447,8 @@ static inline int wait_ready(struct sr_epoll *set, int epfd, struct epoll_event 
 	return *due ? 0 : sr_epoll_collect(set, epfd, ev, max, SR_EPOLL_POLL);
 }
 
-/* The kernel alone serves the call if no entry is linked, or if none is listed and the call does
- * not sleep.  A nested set is different: another thread may just have drained a doorbell, and not
+/* The kernel alone serves the call if the set does not count as linked, or if no entry is listed and
+ * the call does not sleep.  A nested set is different: another thread may just have drained a doorbell, and not
  * have listed the entry when this call looked.  So wait_on() looks at the list again after it has
  * asked the kernel. */
 int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int max,

@@ -72,8 +72,7 @@ static __attribute__((noinline)) int poll_slow(struct pollfd *fds, nfds_t n,
 static struct sr_epoll *linked_set(const struct pollfd *fds, nfds_t n,
 					  const struct timespec *timeout)
 {
-	if (sr_inside || too_many(n) ||
-	    (timeout && !timeout->tv_sec && timeout->tv_nsec < 1000000))
+	if (sr_inside || too_many(n) || (timeout && !timeout->tv_sec && !timeout->tv_nsec))
 		return NULL;
 	return sr_epoll_find_linked(fds, n);
 }
