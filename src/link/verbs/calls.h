@@ -149,6 +149,8 @@ void sr_vcq_free(struct sr_vcarrier *c);
 bool sr_vcq_watch(struct sr_vcarrier *c, bool on);
 /* Does a thread sleep, or an epoll set wait, for what comes?  locked. */
 bool sr_vcq_any_sleeper(const struct sr_vcarrier *c);
+/* Takes completions of our own requests; returns whether there were any.  locked. */
+bool sr_vcq_take_sent(struct sr_vcarrier *c);
 /* Handles completions.  locked. */
 void sr_vcq_reap(struct sr_vcarrier *c);
 /* The same, for a caller that sr_vtx_waits(): the next completion of our own requests is taken
@@ -167,10 +169,11 @@ void sr_vcq_note_armed(struct sr_vlink *l, unsigned bits);
 
 /* ---- tick.c ---- */
 void sr_vlook_init(struct sr_vcarrier *c);
-enum { SR_LOOK = 1, SR_LOOK_SOON = 2, SR_LOOK_WATCH = 4 };
+enum { SR_LOOK = 1, SR_LOOK_SOON = 2, SR_LOOK_WATCH = 4, SR_LOOK_SENDS = 8 };
 /* The timer looks after the carrier, while something is unfinished or its link is dead and not
- * closed.  how: SR_LOOK, SR_LOOK_SOON (in 0.2 ms), or both; SR_LOOK_WATCH: the service
- * thread is to watch the channel.  any. */
+ * closed.  how: SR_LOOK, SR_LOOK_SOON (in 0.2 ms, or 2 ms if it looks already), or both; with
+ * SR_LOOK_SENDS: in 0.2 ms in any case; SR_LOOK_WATCH: the service thread is to watch the
+ * channel.  any. */
 void sr_vlook_start(struct sr_vcarrier *c, unsigned how);
 
 /* ---- post.c: locked ---- */

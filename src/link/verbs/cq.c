@@ -89,6 +89,11 @@ static bool take_out(struct sr_vcarrier *c)
 	return any;
 }
 
+bool sr_vcq_take_sent(struct sr_vcarrier *c)
+{
+	return c->qp && sr_vpost_has_in_flight(c) && take_out(c);
+}
+
 /* Handles all completions that have come.  Receives are posted again, and packets sent, only when
  * the last of them is handled. */
 void sr_vcq_reap(struct sr_vcarrier *c)
@@ -99,7 +104,7 @@ void sr_vcq_reap(struct sr_vcarrier *c)
 
 	if (!c->qp)
 		return;
-	any = sr_vpost_has_in_flight(c) && take_out(c);
+	any = sr_vcq_take_sent(c);
 	do {
 		n = half_poll(c, &c->cq.in, wc);
 		/* A request that has failed flushes the receives, too.  Its own completion has

@@ -175,6 +175,11 @@ static bool is_gathering(const struct sr_vcarrier *c)
 	       c->out.arrived >= c->out.write_packet && sr_vpost_has_in_flight(c);
 }
 
+static bool waits_for_others(struct sr_vcarrier *c)
+{
+	return (c->out.queue || c->share.first_due) && is_gathering(c) && sr_vpost_waits(c);
+}
+
 /* records: a packet with records, for which the peer must have more than SR_PACKETS_KEPT receive
  * buffers free; otherwise one with only the count of posted receive buffers, and an ACK. */
 static bool packet_may_go(struct sr_vcarrier *c, bool records)
@@ -284,11 +289,14 @@ static void post_packets(struct sr_vcarrier *c)
 /* Most calls find nothing to post. */
 void sr_vpost_due(struct sr_vcarrier *c)
 {
-	if (c->qp && !c->broken && c->established &&
-	    (c->out.queue || c->share.first_due || sr_packets_owes(&c->out.credit)))
+	if (!c->qp || c->broken || !c->established ||
+	    !(c->out.queue || c->share.first_due || sr_packets_owes(&c->out.credit)))
+		return;
+	post_packets(c);
+	if (waits_for_others(c) && sr_vcq_take_sent(c))
 		post_packets(c);
-	if (c->out.queue && is_gathering(c))
-		sr_vlook_start(c, SR_LOOK | SR_LOOK_SOON);
+	if (waits_for_others(c))
+		sr_vlook_start(c, SR_LOOK | SR_LOOK_SOON | SR_LOOK_SENDS);
 }
 
 void sr_vpost_gathered(struct sr_vcarrier *c)
