@@ -448,9 +448,9 @@ static inline int wait_ready(struct sr_epoll *set, int epfd, struct epoll_event 
 }
 
 /* The kernel alone serves the call if the set does not count as linked, or if no entry is listed and
- * the call does not sleep.  A nested set is different: another thread may just have drained a doorbell, and not
- * have listed the entry when this call looked.  So wait_on() looks at the list again after it has
- * asked the kernel. */
+ * the call does not sleep.  A nested set is different: another thread may just have drained a
+ * doorbell, and not have listed the entry when this call looked.  So wait_on() looks at the list
+ * again after it has asked the kernel. */
 int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int max,
 		     int ms, const sigset_t *mask)
 {
