@@ -67,10 +67,10 @@ static __attribute__((noinline)) int poll_slow(struct pollfd *fds, nfds_t n,
 						      NULL, NULL));
 }
 
-/* No stream is among the descriptors.  A set with links, if there is one, for a call that may take
- * long. */
+/* No stream is among the descriptors.  A set with links, if there is one, for a call that may
+ * sleep. */
 static struct sr_epoll *linked_set(const struct pollfd *fds, nfds_t n,
-					  const struct timespec *timeout)
+				   const struct timespec *timeout)
 {
 	if (sr_inside || too_many(n) || (timeout && !timeout->tv_sec && !timeout->tv_nsec))
 		return NULL;
