@@ -178,14 +178,14 @@ void sr_vlook_start(struct sr_vcarrier *c, unsigned how);
 
 /* ---- post.c: locked ---- */
 void sr_vpost_due(struct sr_vcarrier *c);	/* posts what may go */
+/* The same, also what waits for records of other links: a thread is about to sleep, or has waited. */
+void sr_vpost_gathered(struct sr_vcarrier *c);
 /* Called when the link has something new to send: queues the link if it sr_vtx_waits().  And
  * sr_vpost_link() posts what may go. */
 void sr_vpost_queue(struct sr_vlink *l);
 void sr_vpost_link(struct sr_vlink *l);
 void sr_vpost_unqueue(struct sr_vlink *l);
-/* The same, also what waits for records of other links: a thread is about to sleep.  locked. */
-void sr_vpost_gathered(struct sr_vcarrier *c);
-/* May the records of links wait for those of others?  locked */
+/* May the records of links wait for those of others? */
 bool sr_vpost_gathers(const struct sr_vcarrier *c);
 bool sr_vpost_waits(struct sr_vcarrier *c);	/* sr_vtx_waits() of any link */
 /* All work requests up to number seq have completed. */

@@ -4,7 +4,8 @@
  * what is due, asks a peer that owes an answer and says nothing, and gives the carrier up if the
  * peer stays silent.  Each whole look also decides whether the program uses the carrier, or the
  * service thread is to watch the channel (cq.c).  A carrier that is not busy is watched, and has no
- * ticks.  A tick is due much sooner than the next one if somebody would wait for it (vlook_tick()).
+ * ticks.  If something waits until the service thread looks, the next tick comes in 0.2 or 2 ms,
+ * not in 50 (vlook_tick()).
  *
  * Locks: the carrier's.  All but sr_vlook_start() runs in the service thread.
  */
