@@ -370,6 +370,7 @@ static void begin(void)
 	all[1] = NULL;
 	leave_alone(&l->news);
 	leave_alone(&c->share.task);
+	leave_alone(&c->look.task);
 	CHECK(sr_vshare_init(c, true));
 	sr_vcarrier_join(c, l);
 	sr_vshare_begin(l, &name, 0);
@@ -380,7 +381,6 @@ static void begin(void)
 	c->cq.in.cq = c->cq.out.cq = &cq;
 	c->cq.fd = -1;
 	c->id = (void *)&context;
-	c->look.on = SR_LOOK | SR_LOOK_SOON; /* the service thread leaves it alone */
 	sr_packets_init(&c->out.credit);
 	atomic_init(&l->rx.window, 4096);
 	CHECK(!sr_vring_make(c, &c->ctl, (SR_V_RQ + SR_V_SENDS) * SR_PACKET_MAX, 0));
