@@ -17,7 +17,7 @@ enum {
 	LOST_US = 1000 * 1000, /* before it gives up what is lost on the way */
 };
 
-atomic_uint fake_rnrs;
+atomic_uint fake_rnrs, fake_open_regions;
 static pthread_cond_t work;
 static bool paused, mute;
 static uint64_t seed = 1;

@@ -87,6 +87,7 @@ void fake_kill(void);  /* the accepting ends vanish, as if killed */
 
 extern atomic_uint fake_alive; /* objects not destroyed, but event channels */
 extern atomic_uint fake_rnrs;  /* sends that met no posted receive */
+extern atomic_uint fake_open_regions; /* deregistered, while a queue pair's peer might write there */
 extern atomic_ulong fake_requests; /* posted to send queues */
 unsigned fake_queue_pairs(void);   /* that there are */
 

@@ -323,11 +323,45 @@ static int killed_case(unsigned how, unsigned b)
 	return STRUCK;
 }
 
+static void fail_and_put(void *arg)
+{
+	struct end *e = arg;
+
+	sr_vcarrier_fail(carrier_of(e), "device-failed");
+	put_call(e);
+}
+
+/* The carrier fails on this side, and its peer may be writing.  Its queue pair goes before the ring
+ * of a link that nobody has any more. */
+static int failed_case(unsigned a, unsigned b)
+{
+	struct end *e, *f;
+
+	(void)a, (void)b;
+	sr_conf.policy.ring_max = 2 * SR_V_ORDINARY;	/* rings are registered once, and none goes before */
+	begin_shared();
+	e = open_end(ECHO << 8 | 1);
+	f = open_end(ECHO << 8 | 2);
+	CHECK(carrier_of(e) == carrier_of(f));
+	both_ways(e, 2 << 20, 5);
+	CHECK(sr_vlink(e->link)->rx.ring[0].mr || sr_vlink(e->link)->rx.ring[1].mr);
+	CHECK(!loop_call(fail_and_put, e));
+	CHECK(!await(f, SR_NOTIFY_RX, never));
+	put_link(f);
+	for (int i = 0; i < wait_limit && fake_queue_pairs(); i++)
+		usleep(1000);
+	CHECK_EQ(fake_queue_pairs(), 0);
+	CHECK_EQ(fake_open_regions, 0);
+	end_case();
+	return STRUCK;
+}
+
 static void test_many(void)
 {
 	run_case(many_case, 0, 0);
 	run_case(killed_case, 0, 0);
 	run_case(killed_case, 1, 0);
+	run_case(failed_case, 0, 0);
 }
 
 /* ---- numbers used again ---- */

@@ -99,7 +99,8 @@ static void link_leave(struct sr_vlink *l)
 }
 
 /* Is the link, or its memory, still used by the peer, the device or a job?  If the carrier is
- * shared, this also sends the link's last record, if that has not gone yet. */
+ * shared, this also sends the link's last record, if that has not gone yet.  While a broken carrier
+ * has its queue pair, the peer may still write to the rings. */
 static bool link_is_used(struct sr_vlink *l)
 {
 	struct sr_vcarrier *c = l->c;
@@ -108,8 +109,8 @@ static bool link_is_used(struct sr_vlink *l)
 	sr_vcarrier_lock(c);
 	if (sr_load(&c->shared))
 		sr_vtx_drop(l);
-	used = sr_load(&c->shared) && c->qp && !c->broken &&
-	       (!l->over || c->out.arrived < l->tx.last_write);
+	used = sr_load(&c->shared) && c->qp &&
+	       (c->broken || !l->over || c->out.arrived < l->tx.last_write);
 	sr_vcarrier_unlock(c);
 	return used || c->make.busy;
 }
