@@ -22,7 +22,7 @@
 
 #define SR_PAGE_NAME "sockrail-stat"
 #define SR_PAGE_MAGIC "SOCKRAIL"
-#define SR_PAGE_VERSION 3
+#define SR_PAGE_VERSION 4
 #define SR_PAGE_SLOTS 4096	/* more streams are not shown */
 #define SR_PAGE_REASONS 64
 #define SR_PAGE_PROGRAM 128
@@ -54,6 +54,7 @@ struct sr_page_dir {
 	uint64_t since_ns;	/* CLOCK_MONOTONIC: has this state since */
 	uint64_t unread, room, ring;
 	uint32_t switches, stalls, failovers;
+	uint32_t qp;		/* the queue pair of the link in use; 0: none */
 	char link[SR_REPORT_LINK]; /* the last link, "verbs:rxe0"; "": it had none */
 };
 

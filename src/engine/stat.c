@@ -69,6 +69,7 @@ static void stat_fill_ways(struct sr_page_dir *d, const uint64_t way[SR_WAYS],
 	d->base = base - way[SR_WAY_SHM] - way[SR_WAY_VERBS];
 	if (link)
 		d->on = (uint8_t)link->ops->way;
+	d->qp = link ? sr_load(&link->qp) : 0;
 	memcpy(d->link, had, sizeof(d->link));
 }
 

@@ -67,6 +67,7 @@ struct sr_link {
 	enum sr_proof proof;	/* that of policy, unless the kind sets another one */
 	uint32_t link_no;
 	const char *name;	/* the kind's, and its device: "shm", "verbs:rxe0" */
+	_Atomic uint32_t qp;	/* the number of its queue pair; 0: it has none, or none yet */
 	void (*notify)(struct sr_link *link, unsigned what);
 	void *owner;		/* the stream; no reference: notify() may come late */
 	struct sr_task unreferenced; /* link.c: frees it in the loop */

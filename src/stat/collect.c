@@ -125,6 +125,7 @@ static void stream_fill(struct stat_stream *s, const struct sr_page_slot *slot,
 	s->ended = role & SR_PAGE_ENDED;
 	s->state = state_of(slot, role);
 	copy_text(s->link, sizeof(s->link), link, sizeof(tx->link));
+	s->qp = tx->qp ? tx->qp : rx->qp;
 	s->reason = report_reason(s, sr_load(&slot->reason));
 	s->error = sr_load(&slot->error);
 	s->opened_ns = sr_load(&slot->opened_ns);

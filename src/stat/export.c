@@ -47,6 +47,10 @@ static void json_stream(FILE *to, const struct stat_all *all, const struct stat_
 	json_word(to, "local", s->local.ss_family ? stat_address(local, &s->local) : NULL);
 	json_word(to, "peer", s->peer.ss_family ? stat_address(peer, &s->peer) : NULL);
 	json_word(to, "link", s->link[0] ? s->link : "plain");
+	if (s->qp)
+		fprintf(to, ",\"qp\":%u", (unsigned)s->qp);
+	else
+		json_word(to, "qp", NULL);
 	json_values(to, s->value, true);
 	json_word(to, "reason", stat_reasons[s->reason].word);
 	json_word(to, "error", s->error ? strerrorname_np(s->error) : NULL);

@@ -4,6 +4,7 @@
  */
 #include "stat/stat.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -30,6 +31,16 @@ static bool parse_state(struct stat_term *t, const char *word)
 	return false;
 }
 
+/* Queue pairs have numbers of 24 bits. */
+static bool parse_qp(struct stat_term *t, const char *word)
+{
+	char *end;
+	unsigned long n = strtoul(word, &end, 10);
+
+	t->qp = (uint32_t)n;
+	return *word >= '0' && *word <= '9' && !*end && n < 1ul << 24;
+}
+
 static bool is_equals_word(const char *word)
 {
 	return !strcmp(word, "=") || !strcmp(word, "==") || !strcmp(word, "eq");
@@ -51,6 +62,7 @@ static const struct term_word {
 	{"dst", TERM_DST, false},
 	{"dport", TERM_DST, true},
 	{"state", TERM_STATE, false},
+	{"qp", TERM_QP, false},
 };
 
 static const struct term_word *find_term(const char *word)
@@ -66,6 +78,8 @@ static bool parse_term(struct stat_term *t, const struct term_word *kind, const 
 	t->what = kind->what;
 	if (t->what == TERM_STATE)
 		return parse_state(t, word) || filter_bad(word, "no such state");
+	if (t->what == TERM_QP)
+		return parse_qp(t, word) || filter_bad(word, "no number of a queue pair");
 	if (kind->port)
 		return parse_port(&t->net, word) || filter_bad(word, "no port (a number, :80)");
 	return sr_net_parse(word, &t->net) ||
@@ -87,7 +101,7 @@ bool stat_filter_parse(struct stat_filter *f, int words, char **word)
 		if (f->terms == (int)(sizeof(f->term) / sizeof(f->term[0])))
 			return filter_bad(what, "too many terms");
 		if (!kind)
-			return filter_bad(what, "not src, dst, sport, dport, state or and");
+			return filter_bad(what, "not src, dst, sport, dport, state, qp or and");
 		memset(t, 0, sizeof(*t));
 		if (word < end && (is_equals_word(*word) || is_other(*word)))
 			t->not = is_other(*word++);
@@ -101,22 +115,27 @@ bool stat_filter_parse(struct stat_filter *f, int words, char **word)
 }
 
 /* If an address is not known, its port is not known either. */
-static bool term_matches(const struct sr_net *net, const struct sockaddr_storage *a)
+static bool address_matches(const struct sr_net *net, const struct sockaddr_storage *a)
 {
 	return (a->ss_family != AF_UNSPEC || net->port_last == UINT16_MAX) &&
 	       sr_net_has(net, a);
 }
 
+static bool term_has(const struct stat_term *t, const struct stat_stream *s)
+{
+	switch (t->what) {
+	case TERM_STATE: return s->state == t->state;
+	case TERM_QP: return s->qp == t->qp;
+	case TERM_SRC: return address_matches(&t->net, &s->local);
+	default: return address_matches(&t->net, &s->peer);
+	}
+}
+
 static bool filter_has(const struct stat_filter *f, const struct stat_stream *s)
 {
-	for (int i = 0; i < f->terms; i++) {
-		const struct stat_term *t = &f->term[i];
-		bool yes = t->what == TERM_STATE ? s->state == t->state :
-			   term_matches(&t->net, t->what == TERM_SRC ? &s->local : &s->peer);
-
-		if (yes == t->not)
+	for (int i = 0; i < f->terms; i++)
+		if (term_has(&f->term[i], s) == f->term[i].not)
 			return false;
-	}
 	return true;
 }
 

@@ -116,6 +116,8 @@ static void list_info(const struct stat_stream *s, uint64_t now_ns)
 		printf("%s %s:%s",
 		       i == SR_COUNTER_TX_UNREAD || i == SR_COUNTER_RX_UNREAD ? "\n\t" : "",
 		       stat_counters[i].name, stat_amount(a, s->value[i]));
+	if (s->qp)
+		printf(" qp:%u", (unsigned)s->qp);
 	if (s->error)
 		printf(" error:%s", strerrorname_np(s->error) ?: "?");
 	printf("\n");

@@ -33,6 +33,7 @@ struct stat_stream {
 	enum sr_reason reason;
 	int error;
 	char link[SR_REPORT_LINK];
+	uint32_t qp;		/* the queue pair of the link in use; 0: none */
 	struct sockaddr_storage local, peer; /* AF_UNSPEC: not known */
 	uint64_t opened_ns, since_ns;	     /* CLOCK_MONOTONIC */
 	uint64_t value[SR_COUNTERS];
@@ -102,10 +103,11 @@ void stat_socket_forget(void);
 struct stat_filter {
 	int terms;
 	struct stat_term {
-		enum term_what { TERM_SRC, TERM_DST, TERM_STATE } what;
+		enum term_what { TERM_SRC, TERM_DST, TERM_STATE, TERM_QP } what;
 		bool not;
 		struct sr_net net; /* TERM_SRC, TERM_DST */
 		enum stat_state state;
+		uint32_t qp;
 	} term[16];
 };
 /* Terms are "src 10.0.0.0/8:80", "dport = :22", "state shm", with or without "and" between them.

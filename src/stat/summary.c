@@ -72,6 +72,25 @@ static void summary_reasons(const struct stat_all *all)
 	}
 }
 
+/* Shows how many queue pairs the streams use that are on RDMA now. */
+static void summary_queue_pairs(const struct stat_all *all)
+{
+	size_t pairs = 0, streams = 0, k;
+
+	for (size_t i = 0; i < all->streams; i++) {
+		const struct stat_stream *s = &all->stream[i];
+
+		for (k = 0; k < i; k++)
+			if (all->stream[k].qp == s->qp && all->stream[k].pid == s->pid)
+				break;
+		streams += s->qp != 0;
+		pairs += s->qp && k == i;
+	}
+	if (pairs)
+		printf("\n  %zu queue pair%s with %zu stream%s\n", pairs, pairs == 1 ? "" : "s",
+		       streams, streams == 1 ? "" : "s");
+}
+
 void stat_summary(const struct stat_all *all)
 {
 	uint64_t sum[SR_COUNTERS] = { 0 }, of[SR_COUNTERS], made = 0, ended = 0, linked = 0;
@@ -94,6 +113,7 @@ void stat_summary(const struct stat_all *all)
 			printf(" %zu %s", states[i], stat_words[i]);
 	printf("\n  Ended  %" PRIu64 " streams, %" PRIu64 " of which had a link\n", ended,
 	       linked);
+	summary_queue_pairs(all);
 	summary_bytes(sum);
 	printf("\n  %" PRIu64 " switches, %" PRIu64 " failovers, %" PRIu64 " stalls\n",
 	       sum[SR_COUNTER_SWITCHES], sum[SR_COUNTER_FAILOVERS], sum[SR_COUNTER_STALLS]);

@@ -50,6 +50,8 @@ void sr_vcarrier_join(struct sr_vcarrier *c, struct sr_vlink *l)
 	sr_vcarrier_get(c);
 	l->c = c;
 	l->link.name = c->name;
+	if (c->qp)
+		sr_store(&l->link.qp, c->qp->qp_num);
 	SR_LIST_ADD(c->links, l);
 }
 

@@ -290,9 +290,11 @@ void sr_vcarrier_close(struct sr_vcarrier *c, bool disconnects)
 	carrier_start_job(c, unmake_job, carrier_unmade);
 }
 
-/* The link for which the carrier was made gets the rings that the job has registered, if any. */
+/* The link for which the carrier was made learns its queue pair, and gets the rings that the job has
+ * registered, if any. */
 static void link_begins(struct sr_vcarrier *c, struct sr_vlink *l)
 {
+	sr_store(&l->link.qp, c->qp->qp_num);
 	if (!c->owned)
 		return;
 	l->rx.ring[0] = c->own[0];

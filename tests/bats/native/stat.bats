@@ -187,9 +187,11 @@ time.sleep(60)'
 	[ "${#lines[@]}" = 1 ]
 	run -0 --separate-stderr "$STAT" -H dst 128.0.0.0/8:"$port"
 	[ -z "$output" ]
+	run -0 --separate-stderr "$STAT" -H sport = :"$port" and qp = 17 # over shared memory it has none
+	[ -z "$output" ]
 	run -0 --separate-stderr "$STAT" -lntH src :"$port"
 	[[ $output = listen*"127.0.0.1:$port "* ]]
-	for words in 'source :80' 'sport = :http' 'dport =' 'src 1.2.3/8' 'state up'; do
+	for words in 'source :80' 'sport = :http' 'dport =' 'src 1.2.3/8' 'state up' 'qp = 1x'; do
 		# shellcheck disable=SC2086 # words
 		run -2 "$STAT" $words
 		[ "${#lines[@]}" = 1 ]
@@ -203,7 +205,7 @@ time.sleep(60)'
 		[ "${#lines[@]}" = 1 ]
 	done
 	run -2 "$STAT" 'sport = :80'
-	[ "$output" = "sockrail-stat: filter: sport = :80: not src, dst, sport, dport, state or and" ]
+	[ "$output" = "sockrail-stat: filter: sport = :80: not src, dst, sport, dport, state, qp or and" ]
 }
 
 @test "options that do not go together: one line that names both, status 2" {
