@@ -23,6 +23,7 @@ struct sr_policy {
 	unsigned upgrade_wait_ms;
 	size_t ring_first, ring_max;	/* bytes, powers of two */
 	unsigned tos;		/* verbs: DSCP and ECN bits; 0: the device's */
+	unsigned carriers;	/* verbs: most shared carriers to one place; 0: none is shared */
 };
 
 /* Policy lazy asks for a link after this many calls, even if these were of few bytes.  A
@@ -41,7 +42,6 @@ struct sr_conf {
 	int cm_port_offset;	/* iWARP */
 	unsigned answer_ms;	/* policy wait: the longest wait for the peer's first answer */
 	unsigned again_ms;	/* pause before asking again after a link broke; it doubles */
-	unsigned carriers;	/* verbs: most shared carriers to one place; 0: none is shared */
 	unsigned retry_ms;	/* verbs: a link without an answer for this long is given up */
 	size_t memory;		/* bytes, process-wide */
 	unsigned spin_us;

@@ -352,7 +352,7 @@ static void begin(void)
 
 	if (!sr_conf.memory)
 		sr_conf_load();
-	sr_conf.carriers = shares;
+	sr_conf.policy.carriers = shares;
 	context.ops.post_send = post_send;
 	context.ops.post_recv = post_recv;
 	context.ops.poll_cq = poll_cq;
@@ -371,7 +371,7 @@ static void begin(void)
 	leave_alone(&l->news);
 	leave_alone(&c->share.task);
 	leave_alone(&c->look.task);
-	CHECK(sr_vshare_init(c, true));
+	CHECK(sr_vshare_init(c, true, &sr_conf.policy));
 	sr_vcarrier_join(c, l);
 	sr_vshare_begin(l, &name, 0);
 	c->dev = &dev;

@@ -40,7 +40,7 @@ static void open_all(void)
 	struct sockaddr_in a;
 
 	fake_plug(iwarp);
-	sr_conf.carriers = 1;
+	sr_conf.policy.carriers = 1;
 	listening = listener(&a);
 	for (unsigned i = 0; i < STREAMS; i++)
 		open_pair(&pairs[i], listening, &a, i);
@@ -386,7 +386,7 @@ static void domains(const struct fault *f)
 
 	(void)f;
 	fake_plug(iwarp);
-	sr_conf.carriers = 8;
+	sr_conf.policy.carriers = 8;
 	listening = listener(&a);
 	for (unsigned i = 0; i < ALL; i++) {
 		struct epoll_event e = {.events = EPOLLIN};

@@ -443,10 +443,10 @@ static void test_refused(void)
 /* First answers of the connection manager are rejections, behind which the asker asks again. */
 static void test_first(void)
 {
-	const unsigned most = sr_conf.carriers;
+	const unsigned most = sr_conf.policy.carriers;
 	struct end *e;
 
-	sr_conf.carriers = 0;
+	sr_conf.policy.carriers = 0;
 	ask_holds = true;
 	e = open_end(ECHO << 8 | 1);
 	CHECK(told_first(e, SR_FIRST_COMING, true) && e->ask.heard);
@@ -458,7 +458,7 @@ static void test_first(void)
 	ask_holds = false;
 	e = ask_start(0xdead, PORT);
 	CHECK(!ask_wait(e) && !e->firsts[SR_FIRST_SENT]);
-	sr_conf.carriers = most;
+	sr_conf.policy.carriers = most;
 }
 
 #ifndef FAKE_VERBS

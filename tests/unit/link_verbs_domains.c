@@ -12,7 +12,7 @@ static char domains[CROWD];
 
 static void begin_shared(unsigned most)
 {
-	sr_conf.carriers = most;
+	sr_conf.policy.carriers = most;
 	begin_case();
 	try_listen();
 }
@@ -117,6 +117,32 @@ static int unused_case(unsigned a, unsigned b)
 	return STRUCK;
 }
 
+/* By its rule a stream has a carrier of its own: one of the asker's two in the middle, or, by the
+ * answerer's (theirs), each.  The streams of other rules share theirs. */
+static int rule_case(unsigned theirs, unsigned b)
+{
+	struct sr_policy alone;
+	struct end *e[4];
+
+	(void)b;
+	begin_shared(8);
+	alone = sr_conf.policy;
+	alone.carriers = 0;
+	if (theirs)
+		answer_policy = &alone;
+	e[0] = open_in(0, 0);
+	if (!theirs)
+		ask_policy = &alone;
+	e[1] = open_in(0, 1);
+	e[2] = open_in(0, 2);
+	ask_policy = &sr_conf.policy;
+	e[3] = open_in(0, 3);
+	CHECK((carrier_of(e[0]) == carrier_of(e[3])) == !theirs);
+	CHECK_EQ(fake_queue_pairs(), (theirs ? 4 : 3) * QUEUE_PAIRS);
+	end_all(e, COUNT(e));
+	return STRUCK;
+}
+
 /* ---- many that ask at the same time ---- */
 
 static struct end *crowd[CROWD];
@@ -169,6 +195,12 @@ static void test_unused(void)
 	run_case(unused_case, 0, 0);
 }
 
+static void test_rule(void)
+{
+	run_case(rule_case, 0, 0);
+	run_case(rule_case, 1, 0);
+}
+
 static void test_crowd(void)
 {
 	run_case(crowd_case, 1, 8);
@@ -181,6 +213,7 @@ static const struct test tests[] = {
 	{"apart", test_apart, false},
 	{"limit", test_limit, false},
 	{"unused", test_unused, false},
+	{"rule", test_rule, false},
 	{"crowd", test_crowd, false},
 };
 

@@ -12,7 +12,7 @@ enum { QUEUE_PAIRS = 2, AGAIN = 70000, MANY = 200 };
 /* As begin_case(), for ends that share. */
 static void begin_shared(void)
 {
-	sr_conf.carriers = 1;
+	sr_conf.policy.carriers = 1;
 	begin_case();
 	try_listen();
 }

@@ -111,7 +111,7 @@ static const struct sr_policy *policy(bool connects, const char *host, uint16_t 
 static void rules(void)
 {
 	put("a.conf", "# the first match counts\n"
-		      "connect 10.0.0.0/8:6379 upgrade=eager ring=64k:4m tos=104 # redis\n"
+		      "connect 10.0.0.0/8:6379 upgrade=eager ring=64k:4m tos=104 carriers=3 # redis\n"
 		      "connect 10.0.0.0/8 never\n\n"
 		      "\tlisten :22\tnever\r\n"
 		      "upgrade_wait_ms=77\n"
@@ -121,6 +121,7 @@ static void rules(void)
 	CHECK(policy(true, "10.1.1.1", 6379)->ring_first == 64 << 10);
 	CHECK(policy(true, "10.1.1.1", 6379)->ring_max == 4 << 20);
 	CHECK(policy(true, "10.1.1.1", 6379)->tos == 104 && !sr_conf.policy.tos);
+	CHECK(policy(true, "10.1.1.1", 6379)->carriers == 3 && !sr_conf.policy.carriers);
 	/* Knobs that stand below a rule in the file count for it, too. */
 	CHECK(policy(true, "10.1.1.1", 6379)->upgrade_wait_ms == 77);
 	CHECK(policy(true, "10.9.1.1", 80)->upgrade == SR_NEVER);

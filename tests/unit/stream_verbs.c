@@ -302,7 +302,7 @@ static int move_in_trouble(unsigned kind)
 
 	sr_answer_init();	/* as the constructor of fork.c, which is not linked */
 	sr_conf.policy.upgrade = below(3) ? SR_WAIT : SR_EAGER;
-	sr_conf.carriers = streams == MANY ? 1 : (unsigned[]){ 0, 1, 0, 8 }[below(4)];
+	sr_conf.policy.carriers = streams == MANY ? 1 : (unsigned[]){ 0, 1, 0, 8 }[below(4)];
 	plug();
 	fake_delay(below(3) * 100, below(1 << 20));
 	if (kinds[kind].before)

@@ -88,7 +88,7 @@ static void try_listen(void)
 /* Each link of the case has a carrier of its own, whatever SOCKRAIL_CARRIERS says. */
 static inline void begin_unshared(void)
 {
-	sr_conf.carriers = 0;
+	sr_conf.policy.carriers = 0;
 	fake_plug(iwarp);
 }
 

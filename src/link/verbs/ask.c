@@ -64,7 +64,7 @@ static void ask_release(struct sr_vask *a)
 
 void sr_vask_free(struct sr_vask *a)
 {
-	const bool leads = a->id && sr_conf.carriers;	/* others may wait for it */
+	const bool leads = a->id && a->ask->policy->carriers;	/* others may wait for it */
 
 	ask_release(a);
 	if (leads)
@@ -107,7 +107,7 @@ static int ask_resolve(struct sr_vask *a)
 	struct sockaddr_storage from, to;
 	uint16_t port = sr_vask_port(a);
 
-	if (sr_conf.carriers && sr_vreuse_or_wait(a))
+	if (a->ask->policy->carriers && sr_vreuse_or_wait(a))
 		return 0;
 	a->waits = false;
 	sr_vcm_addr(&from, (struct sockaddr *)&a->ask->src, 0);

@@ -21,9 +21,10 @@ void sr_vdev_busy(struct sr_vdev *dev);
 void sr_vdev_idle(struct sr_vdev *dev);
 void sr_vdev_forget(void);
 void sr_vdev_nonblock(int fd);
-/* What the first packet of each link says of this process: a random number, another one in a
- * child of fork.  It shows that two queue pairs lead to one process, and proves nothing.  any */
-const struct sr_process *sr_vdev_process(void);
+/* What the first packet of a carrier that takes so many links says of this process: a random
+ * number, another one in a child of fork.  It shows that two queue pairs lead to one process, and
+ * proves nothing.  any */
+struct sr_process sr_vdev_process(unsigned links);
 /* ---- make.c ---- */
 struct sr_vlink_for {
 	const struct sr_policy *policy;
@@ -72,7 +73,8 @@ void sr_vlink_hear(struct sr_vlink *l, unsigned what);
 void sr_vlink_break(struct sr_vlink *l, const char *reason);
 void sr_vcarrier_break(struct sr_vcarrier *c, const char *reason); /* and its links */
 /* ---- share.c ---- */
-bool sr_vshare_init(struct sr_vcarrier *c, bool asks);	/* false: no memory */
+/* policy: of the first link's stream.  False: no memory. */
+bool sr_vshare_init(struct sr_vcarrier *c, bool asks, const struct sr_policy *policy);
 void sr_vshare_free(struct sr_vcarrier *c);
 /* The carrier's first link, which the CM opens, and its stream. */
 void sr_vshare_begin(struct sr_vlink *l, const struct sr_name *name, uint8_t tclass);

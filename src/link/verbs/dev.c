@@ -31,13 +31,15 @@ static bool draw_process(void)
 {
 	if (!drawn)
 		drawn = sr_sys_getrandom(process.process, SR_PROCESS_LEN, 0) == SR_PROCESS_LEN;
-	process.links = sr_conf.carriers ? SR_V_LINKS : 1;
 	return drawn;
 }
 
-const struct sr_process *sr_vdev_process(void)
+struct sr_process sr_vdev_process(unsigned links)
 {
-	return &process;
+	struct sr_process says = process;
+
+	says.links = (uint16_t)links;
+	return says;
 }
 
 void sr_vdev_nonblock(int fd)

@@ -343,11 +343,12 @@ static void carrier_made(struct sr_job *job)
 	sr_vcarrier_put(c);
 }
 
-static struct sr_vcarrier *carrier_new(struct rdma_cm_id *id, struct sr_vdev *dev, bool asks)
+static struct sr_vcarrier *carrier_new(struct rdma_cm_id *id, struct sr_vdev *dev,
+				       const struct sr_vlink_for *f)
 {
 	struct sr_vcarrier *c = calloc(1, sizeof(*c));
 
-	if (!c || !sr_vshare_init(c, asks)) {
+	if (!c || !sr_vshare_init(c, f->role == SR_ROLE_ASKER, f->policy)) {
 		free(c);
 		return NULL;
 	}
@@ -394,7 +395,7 @@ struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 
 	if (!l)
 		return NULL;
-	c = carrier_new(id, dev, f->role == SR_ROLE_ASKER);
+	c = carrier_new(id, dev, f);
 	if (!c) {
 		free(l);
 		return NULL;

@@ -192,12 +192,15 @@ static bool packet_may_go(struct sr_vcarrier *c, bool records)
 static void next_packet_begin(struct sr_vcarrier *c, struct sr_vpacket *p)
 {
 	size_t i = SR_V_RQ + c->out.buffers % SR_V_SENDS;
+	struct sr_process process;
 
 	p->quiet = true;
 	p->full = false;
 	sr_packet_begin(&p->out, c->ctl.buf + i * SR_PACKET_MAX, SR_PACKET_MAX);
-	if (!c->out.credit.sent)
-		sr_packet_put_process(&p->out, sr_vdev_process());
+	if (c->out.credit.sent)
+		return;
+	process = sr_vdev_process(c->share.most);
+	sr_packet_put_process(&p->out, &process);
 }
 
 static void packet_end(struct sr_vcarrier *c, struct batch *b)

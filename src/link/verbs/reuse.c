@@ -92,7 +92,7 @@ static enum carrier_state carrier_state(struct sr_vask *a, struct sr_vcarrier *c
 	enum carrier_state state;
 
 	if (!c->share.numbers.asks || !c->id || c->cm_port != sr_vask_port(a) ||
-	    !sr_vshare_names(c, &a->ask->name, a->ask->tclass))
+	    c->share.most == 1 || !sr_vshare_names(c, &a->ask->name, a->ask->tclass))
 		return NO_USE;
 	sr_lock(&c->lock);
 	*links = c->share.numbers.used;
@@ -166,7 +166,7 @@ static struct choice choice_find(struct sr_vask *a)
 bool sr_vreuse_or_wait(struct sr_vask *a)
 {
 	struct choice ch = choice_find(a);
-	const bool at_limit = ch.carriers >= sr_conf.carriers;
+	const bool at_limit = ch.carriers >= a->ask->policy->carriers;
 	struct fewest f = ch.own;
 
 	a->waits = false;

@@ -32,9 +32,9 @@
 
 /* ---- the table of numbers ---- */
 
-bool sr_vshare_init(struct sr_vcarrier *c, bool asks)
+bool sr_vshare_init(struct sr_vcarrier *c, bool asks, const struct sr_policy *policy)
 {
-	const unsigned most = sr_conf.carriers ? SR_V_LINKS : 1;
+	const unsigned most = policy->carriers ? SR_V_LINKS : 1;
 	struct sr_vshare *s = &c->share;
 	struct sr_number *table = calloc(most, sizeof(*table));
 
@@ -48,6 +48,7 @@ bool sr_vshare_init(struct sr_vcarrier *c, bool asks)
 		return false;
 	}
 	sr_numbers_init(&s->numbers, table, most, asks);
+	s->most = most;
 	return true;
 }
 
@@ -116,7 +117,7 @@ void sr_vshare_begin(struct sr_vlink *l, const struct sr_name *name, uint8_t tcl
 	if (!c->share.numbers.asks)
 		sr_number_accept(&c->share.numbers, l->number);
 	number_of(c, l->number)->link = l;
-	c->share.wanted = c->share.numbers.asks && sr_conf.carriers;
+	c->share.wanted = c->share.numbers.asks && c->share.most > 1;
 	c->share.name = *name;
 	c->share.tclass = tclass;
 }

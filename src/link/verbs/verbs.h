@@ -222,6 +222,7 @@ struct sr_vopen {
 
 /* share.c.  locked */
 struct sr_vshare {
+	unsigned most;			/* links that this end takes; constant */
 	struct sr_numbers numbers;
 	struct sr_vnumber *number;	/* of each */
 	uint16_t first_due;		/* of the numbers that are queued; 0: none is */
