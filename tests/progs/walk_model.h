@@ -39,7 +39,8 @@ static struct data dice;
 static int listener;
 static bool rare;	/* what makes streams plain is done, too */
 static bool nests;	/* sets are in sets, and polled */
-static bool late;	/* a sender may learn of a reset a moment later than poll(2) does */
+static bool late;	/* a sender may learn of a reset a moment later than poll(2) does, and all is
+			 * slow */
 
 static uint64_t roll(uint64_t n) { return data_next(&dice) % n; }
 

@@ -152,15 +152,17 @@ static void read_any(struct end *e)
 		read_some(e, roll(2) ? e->unread : roll(e->unread + 1));
 }
 
-/* How much that is depends on the way. */
+/* How much that is depends on the way.  Over TCP the sender's probe, 0.2 s later, may make room for
+ * once more; a walk that is slow would meet it. */
 static void fill(struct end *e)
 {
+	const int tries = late ? 60 : 6;
 	int full = 0, fd = number(e);
 
 	if (e->kind != STREAM || !e->peer || e->peer->shut_in || !may_send(e, 0) ||
 	    e->shut_out || e->reset)
 		return;
-	while (full < 6) {
+	while (full < tries) {
 		ssize_t k;
 
 		fill_next(e, 5000);
