@@ -17,7 +17,7 @@
 
 static volatile int runs[_NSIG];
 static volatile int values[16], seen;
-static volatile bool within, usr2_blocked, high_stack;
+static volatile bool usr2_blocked, high_stack;
 static siginfo_t last;
 static char stack[65536];
 
