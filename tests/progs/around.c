@@ -273,7 +273,7 @@ int pidfd_spawn(int *pidfd, const char *path, const posix_spawn_file_actions_t *
 /* The child inherits the stream, and answers. */
 static void pidfd_server(int lfd)
 {
-	int fd = answer_warm(lfd), pidfd, err;
+	int fd = answer_warm(lfd), pidfd = -1, err;
 	char *argv[] = {(char *)"sh", (char *)"-c", buf, NULL}, *none[] = {NULL};
 	siginfo_t info;
 
