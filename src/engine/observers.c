@@ -24,9 +24,10 @@ static bool no_set_has(struct sr_stream *st)
 	return false;
 }
 
-static const struct sr_epoll *no_set_waits(struct sr_stream *st)
+static const struct sr_epoll *no_set_waits(struct sr_stream *st, bool *nested)
 {
 	(void)st;
+	*nested = false;
 	return NULL;
 }
 

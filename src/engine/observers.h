@@ -27,8 +27,9 @@ struct sr_sets_observer {
 	/* Does a thread wait in a set for this listener, or perhaps for another one? */
 	bool (*awaits)(struct sr_stream *socket);
 	/* The set that the stream was put into first; if it is in none, one in which the calling
-	 * thread has waited, which may be gone; NULL: there is none.  No lock held. */
-	const struct sr_epoll *(*domain)(struct sr_stream *st);
+	 * thread has waited, which may be gone; NULL: there is none.  *nested: a set that it is in
+	 * is nested.  No lock held. */
+	const struct sr_epoll *(*domain)(struct sr_stream *st, bool *nested);
 };
 
 extern struct sr_sets_observer sr_sets;

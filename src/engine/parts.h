@@ -161,6 +161,7 @@ struct sr_attach {
 	_Atomic uint64_t next_ask_ns;
 	_Atomic uint64_t asked_ns; /* ns: of the ask; or SR_ANSWERED */
 	_Atomic(const void *) domain; /* what sleeps for the stream, as the ask began */
+	atomic_bool alone;	/* its link is to share nothing: as the ask began */
 	_Atomic(struct sr_link *) att; /* SHAKING, LINKED: the link */
 	uint8_t token[SR_TOKEN_LEN]; /* the token we chose for `att` */
 	bool checked, proven;	/* the handshake on att */

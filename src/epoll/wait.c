@@ -494,14 +494,17 @@ slow:
 			 due, ev, max);
 }
 
-const struct sr_epoll *sr_epoll_domain(struct sr_stream *st)
+const struct sr_epoll *sr_epoll_domain(struct sr_stream *st, bool *nested)
 {
-	const struct sr_epoll *set = NULL;
+	struct sr_epoll *set = NULL;
 	struct sr_epoll_entry *e;
 
+	*nested = false;
 	sr_lock(&st->sets.lock);
-	for (e = sr_epoll_entries(st); e; e = e->next_of_stream)
+	for (e = sr_epoll_entries(st); e; e = e->next_of_stream) {
 		set = sr_epoll_set_of(e);	/* the last one is the oldest */
+		*nested |= sr_epoll_is_nested(set);
+	}
 	sr_unlock(&st->sets.lock);
 	return set ? set : last_waited;
 }

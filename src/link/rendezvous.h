@@ -98,6 +98,7 @@ struct sr_ask {
 	/* What sleeps for the stream: an epoll set or a thread (upgrade.c).  Streams of one domain
 	 * are to share a carrier.  Only compared: what it points to may be gone. */
 	const void *domain;
+	bool alone;			/* shares none with any other stream */
 	uint8_t tclass;			/* of the link's packets; 0: none */
 	bool holds;			/* wants a first answer */
 	bool heard;			/* a process has answered, if only by a refusal */

@@ -105,12 +105,15 @@ static bool claim_ask(struct sr_stream *st)
 }
 
 /* What will sleep for the stream, as far as is known now: the epoll set that it is in, or that the
- * calling thread uses, or else this thread.  A wrong guess costs a wake-up. */
-static const void *domain_of(struct sr_stream *st)
+ * calling thread uses, or else this thread.  A wrong guess costs a wake-up.  In a nested set an
+ * arrival on a shared carrier would cost a wake-up and a write each time (verbs/cq.c). */
+static void note_domain(struct sr_stream *st)
 {
-	const struct sr_epoll *set = sr_sets.domain(st);
+	bool nested;
+	const struct sr_epoll *set = sr_sets.domain(st, &nested);
 
-	return set ? (const void *)set : (const void *)pthread_self();
+	sr_store(&st->up.domain, set ? (const void *)set : (const void *)pthread_self());
+	sr_store(&st->up.alone, nested);
 }
 
 static void ask_now(struct sr_stream *st)
@@ -131,7 +134,7 @@ static void ask_now(struct sr_stream *st)
 		return;
 	}
 	sr_store(&st->up.asked_ns, sr_now_ns());
-	sr_store(&st->up.domain, domain_of(st));
+	note_domain(st);
 	r = sr_loop_start();
 	if (r < 0) {
 		first_reason(st, sr_reason_of(r, SR_REASON_MEMORY));
@@ -347,6 +350,21 @@ static void say_plain(struct sr_stream *st)
 			"no kind of link");
 }
 
+/* Fills in what the stream asks of that kind of link, but for the addresses. */
+static void ask_fill(struct sr_stream *st, struct sr_ask *ask, const struct sr_rendezvous *ops)
+{
+	*ask = (struct sr_ask){
+		.ops = ops, .name = st->rare->name, .proof = proof_of(st, ops),
+		.policy = st->policy, .inode = sr_anchor_inode(st),
+		.owner = st, .notify = sr_stream_on_link, .done = ask_done, .told = sr_hold_told,
+		.holds = sr_waits(st), .domain = sr_load(&st->up.domain),
+		.alone = sr_load(&st->up.alone),
+		.tclass = ops == &sr_rendezvous_verbs ? sr_tclass_ask(st) : 0,
+	};
+
+	ask->name.link_no = st->link_no + 1;
+}
+
 /* Asks for the next kind of link that may do.  False: there is none. */
 static bool ask_next(struct sr_stream *st)
 {
@@ -367,15 +385,8 @@ static bool ask_next(struct sr_stream *st)
 			first_outcome(st, why);
 			continue;
 		}
-		*ask = (struct sr_ask){ .ops = ops, .name = st->rare->name,
-					.proof = proof_of(st, ops),
-					.policy = st->policy, .inode = sr_anchor_inode(st),
-					.owner = st, .notify = sr_stream_on_link,
-					.done = ask_done, .told = sr_hold_told,
-					.holds = sr_waits(st), .domain = sr_load(&st->up.domain) };
+		ask_fill(st, ask, ops);
 		sr_publish(&st->hold.first, SR_FIRST_NONE); /* pairs as hold.h says */
-		ask->name.link_no = st->link_no + 1;
-		ask->tclass = ops == &sr_rendezvous_verbs ? sr_tclass_ask(st) : 0;
 		/* The rendezvous uses the addresses on the wire. */
 		sr_addr_unmap(&ask->src, (struct sockaddr *)&st->rare->local);
 		sr_addr_unmap(&ask->dst, (struct sockaddr *)&st->rare->peer);

@@ -371,7 +371,7 @@ static void begin(void)
 	leave_alone(&l->news);
 	leave_alone(&c->share.task);
 	leave_alone(&c->look.task);
-	CHECK(sr_vshare_init(c, true, &sr_conf.policy));
+	CHECK(sr_vshare_init(c, true, shares));
 	sr_vcarrier_join(c, l);
 	sr_vshare_begin(l, &name, 0);
 	c->dev = &dev;

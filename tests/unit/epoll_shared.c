@@ -376,13 +376,14 @@ static void in_order(const struct fault *f)
 }
 
 /* An asker's stream has its link on the carrier of its set; if it is in no set, of the set in which
- * the thread last waited; and before the thread has waited in any, of the thread. */
+ * the thread last waited; and before the thread has waited in any, of the thread.  In a set that is in
+ * another one it has a carrier of its own. */
 static void domains(const struct fault *f)
 {
-	enum { THREAD, FIRST, SECOND, WAITED, BOTH, ALL };
+	enum { THREAD, FIRST, SECOND, WAITED, BOTH, NESTED, ALL };
 	struct sr_vcarrier *c[ALL];
 	struct sockaddr_in a;
-	int set[2];
+	int set[2], outer = sr_epoll_create1(EPOLL_CLOEXEC);
 
 	(void)f;
 	fake_plug(iwarp);
@@ -396,7 +397,9 @@ static void domains(const struct fault *f)
 			set[i - FIRST] = sr_epoll_create1(EPOLL_CLOEXEC);
 		if (i == WAITED)
 			CHECK_EQ(sr_epoll_wait(set[1], &e, 1, 0), 0);
-		if (i == FIRST || i == BOTH)
+		if (i == NESTED)
+			CHECK_EQ(sr_epoll_ctl(outer, EPOLL_CTL_ADD, set[0], &e), 0);
+		if (i == FIRST || i == BOTH || i == NESTED)
 			CHECK_EQ(sr_epoll_ctl(set[0], EPOLL_CTL_ADD, pairs[i].fd[ASKER], &e), 0);
 		if (i == SECOND || i == BOTH)
 			CHECK_EQ(sr_epoll_ctl(set[1], EPOLL_CTL_ADD, pairs[i].fd[ASKER], &e), 0);
@@ -405,9 +408,11 @@ static void domains(const struct fault *f)
 	}
 	CHECK(c[THREAD] != c[FIRST] && c[FIRST] != c[SECOND] && c[SECOND] != c[THREAD]);
 	CHECK(c[WAITED] == c[SECOND] && c[BOTH] == c[FIRST]);
-	CHECK_EQ(fake_queue_pairs(), 3 * QUEUE_PAIRS);
+	CHECK(!sr_load(&c[NESTED]->shared));
+	CHECK_EQ(fake_queue_pairs(), 4 * QUEUE_PAIRS);
 	for (unsigned i = 0; i < ALL; i++)
 		close_pair(&pairs[i]);
+	sr_close(outer);
 	sr_close(set[0]);
 	sr_close(set[1]);
 	sr_close(listening);

@@ -32,10 +32,13 @@ static unsigned links_of(struct sr_vcarrier *c)
 	return n;
 }
 
+static bool asks_alone;
+
 static struct end *open_in(unsigned domain, uint32_t no)
 {
 	struct end *e = ask_prepare(ECHO << 8 | no, listen_port);
 
+	e->ask.alone = asks_alone;
 	e->ask.domain = &domains[domain];
 	CHECK(!loop_call(ask_call, e));
 	CHECK(ask_wait(e));
@@ -117,9 +120,11 @@ static int unused_case(unsigned a, unsigned b)
 	return STRUCK;
 }
 
-/* By its rule a stream has a carrier of its own: one of the asker's two in the middle, or, by the
- * answerer's (theirs), each.  The streams of other rules share theirs. */
-static int rule_case(unsigned theirs, unsigned b)
+enum { THEIRS, OURS, ALONE };	/* whose rule; or it is asked for */
+
+/* By its rule a stream has a carrier of its own: the asker's two in the middle, or, by the
+ * answerer's, each.  The streams of other rules share theirs. */
+static int rule_case(unsigned whose, unsigned b)
 {
 	struct sr_policy alone;
 	struct end *e[4];
@@ -128,17 +133,19 @@ static int rule_case(unsigned theirs, unsigned b)
 	begin_shared(8);
 	alone = sr_conf.policy;
 	alone.carriers = 0;
-	if (theirs)
+	if (whose == THEIRS)
 		answer_policy = &alone;
 	e[0] = open_in(0, 0);
-	if (!theirs)
+	if (whose == OURS)
 		ask_policy = &alone;
+	asks_alone = whose == ALONE;
 	e[1] = open_in(0, 1);
 	e[2] = open_in(0, 2);
 	ask_policy = &sr_conf.policy;
+	asks_alone = false;
 	e[3] = open_in(0, 3);
-	CHECK((carrier_of(e[0]) == carrier_of(e[3])) == !theirs);
-	CHECK_EQ(fake_queue_pairs(), (theirs ? 4 : 3) * QUEUE_PAIRS);
+	CHECK((carrier_of(e[0]) == carrier_of(e[3])) == (whose != THEIRS));
+	CHECK_EQ(fake_queue_pairs(), (whose == THEIRS ? 4 : 3) * QUEUE_PAIRS);
 	end_all(e, COUNT(e));
 	return STRUCK;
 }
@@ -197,8 +204,9 @@ static void test_unused(void)
 
 static void test_rule(void)
 {
-	run_case(rule_case, 0, 0);
-	run_case(rule_case, 1, 0);
+	run_case(rule_case, THEIRS, 0);
+	run_case(rule_case, OURS, 0);
+	run_case(rule_case, ALONE, 0);
 }
 
 static void test_crowd(void)

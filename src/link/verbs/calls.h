@@ -28,6 +28,7 @@ struct sr_process sr_vdev_process(unsigned links);
 /* ---- make.c ---- */
 struct sr_vlink_for {
 	const struct sr_policy *policy;
+	bool shares;		/* if a carrier is made for it, that takes other links, too */
 	enum sr_role role;
 	uint32_t link_no;
 	void *owner;
@@ -73,8 +74,7 @@ void sr_vlink_hear(struct sr_vlink *l, unsigned what);
 void sr_vlink_break(struct sr_vlink *l, const char *reason);
 void sr_vcarrier_break(struct sr_vcarrier *c, const char *reason); /* and its links */
 /* ---- share.c ---- */
-/* policy: of the first link's stream.  False: no memory. */
-bool sr_vshare_init(struct sr_vcarrier *c, bool asks, const struct sr_policy *policy);
+bool sr_vshare_init(struct sr_vcarrier *c, bool asks, bool shares); /* false: no memory */
 void sr_vshare_free(struct sr_vcarrier *c);
 /* The carrier's first link, which the CM opens, and its stream. */
 void sr_vshare_begin(struct sr_vlink *l, const struct sr_name *name, uint8_t tclass);

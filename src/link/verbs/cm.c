@@ -273,6 +273,7 @@ struct sr_link *sr_verbs_accept(struct sr_request *req, void *owner,
 	struct sr_vrequest *r = (struct sr_vrequest *)req;
 	const struct sr_vlink_for f = {
 		.policy = req->policy,
+		.shares = req->policy->carriers,
 		.role = SR_ROLE_ANSWERER,
 		.link_no = req->name.link_no,
 		.owner = owner,

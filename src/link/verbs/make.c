@@ -348,7 +348,7 @@ static struct sr_vcarrier *carrier_new(struct rdma_cm_id *id, struct sr_vdev *de
 {
 	struct sr_vcarrier *c = calloc(1, sizeof(*c));
 
-	if (!c || !sr_vshare_init(c, f->role == SR_ROLE_ASKER, f->policy)) {
+	if (!c || !sr_vshare_init(c, f->role == SR_ROLE_ASKER, f->shares)) {
 		free(c);
 		return NULL;
 	}

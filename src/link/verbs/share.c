@@ -32,9 +32,9 @@
 
 /* ---- the table of numbers ---- */
 
-bool sr_vshare_init(struct sr_vcarrier *c, bool asks, const struct sr_policy *policy)
+bool sr_vshare_init(struct sr_vcarrier *c, bool asks, bool shares)
 {
-	const unsigned most = policy->carriers ? SR_V_LINKS : 1;
+	const unsigned most = shares ? SR_V_LINKS : 1;
 	struct sr_vshare *s = &c->share;
 	struct sr_number *table = calloc(most, sizeof(*table));
 
