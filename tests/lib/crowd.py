@@ -4,12 +4,15 @@
 crowd.py client ADDRESS PORT BUSY IDLE     first busy streams, and beside them idle ones
 
 A busy one sends 1 MB and gets it back, again and again; an idle one does the same with
-100 bytes, once.  All are open until the last idle one has been served.
+100 bytes, once.  All are open until the last idle one has been served; and if $CROWD_HOLD is set,
+the client says so then, and waits until there is a file of that name.
 """
+import os
 import socket
 import struct
 import sys
 import threading
+import time
 
 role, address, port, *numbers = sys.argv[1:]
 numbers = [int(n) for n in numbers]
@@ -63,4 +66,8 @@ else:
     for i in range(numbers[1]):
         idle.append(socket.create_connection((address, int(port))))
         ask(idle[-1], b"x" * 100)
+    if "CROWD_HOLD" in os.environ:
+        print("served", flush=True)
+        while not os.path.exists(os.environ["CROWD_HOLD"]):
+            time.sleep(0.05)
     over.set()
