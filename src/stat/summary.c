@@ -80,11 +80,13 @@ static void summary_queue_pairs(const struct stat_all *all)
 	for (size_t i = 0; i < all->streams; i++) {
 		const struct stat_stream *s = &all->stream[i];
 
+		if (!s->qp)
+			continue;
 		for (k = 0; k < i; k++)
 			if (all->stream[k].qp == s->qp && all->stream[k].pid == s->pid)
 				break;
-		streams += s->qp != 0;
-		pairs += s->qp && k == i;
+		streams++;
+		pairs += k == i;
 	}
 	if (pairs)
 		printf("\n  %zu queue pair%s with %zu stream%s\n", pairs, pairs == 1 ? "" : "s",
