@@ -270,18 +270,25 @@ static struct ibv_mr *fake_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t le
 
 static bool may_be_written(const struct mr *m)
 {
-	bool may = false;
 	struct qp *q;
 
-	for (q = fake_qps; q; q = q->next) {
-		if (q->v.pd != m->v.pd)
-			continue;
-		may |= (m->access & IBV_ACCESS_REMOTE_WRITE) && q->v.state != IBV_QPS_ERR;
+	if (!(m->access & IBV_ACCESS_REMOTE_WRITE))
+		return false;
+	for (q = fake_qps; q; q = q->next)
+		if (q->v.pd == m->v.pd && q->v.state != IBV_QPS_ERR)
+			return true;
+	return false;
+}
+
+static void check_told(const struct mr *m)
+{
+	struct qp *q;
+
+	for (q = fake_qps; q; q = q->next)
 		for (unsigned i = 0; i < q->n_held; i++)
-			if ((size_t)(q->held[i].to - (uint8_t *)m->v.addr) < m->v.length)
+			if (q->v.pd == m->v.pd &&
+			    (size_t)(q->held[i].to - (uint8_t *)m->v.addr) < m->v.length)
 				fake_broke("a region goes before anybody has been told what was written to it");
-	}
-	return may;
 }
 
 static int fake_dereg_mr(struct ibv_mr *mr)
@@ -290,6 +297,7 @@ static int fake_dereg_mr(struct ibv_mr *mr)
 
 	fake_take_time("v_dereg_mr");
 	LOCKED;
+	check_told((struct mr *)mr);
 	fake_open_regions += may_be_written((struct mr *)mr);
 	unpin(mr->length, false);
 	DROP(fake_mrs, (struct mr *)mr);
