@@ -264,7 +264,8 @@ struct sr_vcm_event {
 	size_t len;
 };
 
-struct sr_vrequest *sr_vrequest_new(const struct sr_question *question); /* NULL: no memory */
+struct sr_vrequest *sr_vrequest_new(void); /* NULL: no memory */
+void sr_vrequest_of(struct sr_vrequest *r, const struct sr_question *question);
 void sr_vrequest_free(struct sr_vrequest *r);
 /* Tells of the carrier's requests that need no answer any more.  loop */
 void sr_vrequests_gone(struct sr_vcarrier *c);

@@ -157,18 +157,22 @@ static void vcm_reject(struct rdma_cm_id *id, const char *reason)
 	sr_vlib.cm_reject(id, reason, strlen(reason) + 1);
 }
 
-struct sr_vrequest *sr_vrequest_new(const struct sr_question *question)
+struct sr_vrequest *sr_vrequest_new(void)
 {
 	struct sr_vrequest *r = calloc(1, sizeof(*r));
 
 	if (!r)
 		return NULL;
 	r->req.ops = &sr_rendezvous_verbs;
+	SR_LIST_ADD(requests, r);
+	return r;
+}
+
+void sr_vrequest_of(struct sr_vrequest *r, const struct sr_question *question)
+{
 	r->req.name = question->name;
 	r->req.holds = question->holds;
 	r->req.tclass = question->tclass;
-	SR_LIST_ADD(requests, r);
-	return r;
 }
 
 void sr_vrequest_free(struct sr_vrequest *r)
@@ -239,11 +243,12 @@ static void connect_request(const struct sr_vcm_event *e)
 		refuse_at_once(id, "no-match");
 		return;
 	}
-	r = sr_vrequest_new(&question);
+	r = sr_vrequest_new();
 	if (!r) {
 		refuse_at_once(id, "memory");
 		return;
 	}
+	sr_vrequest_of(r, &question);
 	r->cm.event = request_event;
 	r->id = id;
 	id->context = &r->cm;

@@ -384,36 +384,6 @@ struct sr_vlink *sr_vshare_open(struct sr_vcarrier *c, const struct sr_vlink_for
 
 /* ---- the answerer: loop ---- */
 
-static bool open_next(struct sr_vcarrier *c, struct sr_vopen *open)
-{
-	bool any;
-
-	sr_lock(&c->lock);
-	any = c->share.opens;
-	if (any) {
-		*open = c->share.open[0];
-		c->share.opens--;
-		memmove(c->share.open, c->share.open + 1, c->share.opens * sizeof(*open));
-	}
-	sr_unlock(&c->lock);
-	return any;
-}
-
-/* Returns whether the peer still wants the answer. */
-static bool request_begins(struct sr_vcarrier *c, struct sr_vrequest *r)
-{
-	struct sr_vnumber *n = number_of(c, r->number);
-	bool wanted;
-
-	sr_vcarrier_lock(c);
-	wanted = !c->broken && c->qp && !n->link && !n->request &&
-		 c->share.numbers.table[r->number - 1].state == SR_NUMBER_ASKED;
-	if (wanted)
-		n->request = r;
-	sr_vcarrier_unlock(c);
-	return wanted;
-}
-
 /* Takes the request off its number.  False: the peer has gone, and needs no answer. */
 static bool request_leaves(struct sr_vrequest *r)
 {
@@ -424,31 +394,46 @@ static bool request_leaves(struct sr_vrequest *r)
 	return wanted;
 }
 
-static void refuse_open(struct sr_vcarrier *c, uint32_t number, enum sr_reason reason)
+/* Makes a request of the OPEN that has waited for longest; r is NULL: there is no memory for it.  The
+ * number has the request from when the OPEN has left c->share.open, so that a DROP of the asker finds
+ * one of the two.  False: there is none.  locked */
+static bool open_begins(struct sr_vcarrier *c, struct sr_vrequest *r)
 {
-	sr_vcarrier_lock(c);
-	if (c->qp && !c->broken && c->share.numbers.table[number - 1].state == SR_NUMBER_ASKED) {
-		number_say(c, number, SR_RECORD_REFUSE)->word = (uint8_t)reason;
-		sr_vpost_due(c);
-	}
-	sr_vcarrier_unlock(c);
-}
+	struct sr_vshare *s = &c->share;
+	const struct sr_vopen open = s->open[0];
 
-static void take_open(struct sr_vcarrier *c, const struct sr_vopen *open)
-{
-	struct sr_vrequest *r = sr_vrequest_new(&open->question);
-
+	if (!s->opens || !c->qp || c->broken)
+		return false;
+	s->opens--;
+	memmove(s->open, s->open + 1, s->opens * sizeof(open));
 	if (!r) {
-		refuse_open(c, open->number, SR_REASON_MEMORY);
-		return;
+		number_say(c, open.number, SR_RECORD_REFUSE)->word = SR_REASON_MEMORY;
+		sr_vpost_due(c);
+		return true;
 	}
 	sr_vcarrier_get(c);
 	r->c = c;
-	r->number = open->number;
-	if (request_begins(c, r))
+	r->number = open.number;
+	sr_vrequest_of(r, &open.question);
+	number_of(c, open.number)->request = r;
+	return true;
+}
+
+/* (Not with the lock is memory allocated: a thread that has malloc's may be waiting for it, in a
+ * handler.) */
+static bool take_open(struct sr_vcarrier *c)
+{
+	struct sr_vrequest *r = sr_vrequest_new();
+	bool any;
+
+	sr_vcarrier_lock(c);
+	any = open_begins(c, r);
+	sr_vcarrier_unlock(c);
+	if (r && any)
 		sr_link_request(&r->req);
-	else
+	else if (r)
 		sr_vrequest_free(r);
+	return any;
 }
 
 void sr_vshare_refuse(struct sr_vrequest *r, const char *word)
@@ -518,13 +503,12 @@ struct sr_link *sr_vshare_accept(struct sr_vrequest *r, const struct sr_vlink_fo
 void sr_vshare_task(struct sr_task *t)
 {
 	struct sr_vcarrier *c = SR_OF(struct sr_vcarrier, share.task, t);
-	struct sr_vopen open;
 
 	sr_vrequests_gone(c);
 	if (c->share.numbers.asks)
 		sr_vreuse_retry(c);
 	else
-		while (open_next(c, &open))
-			take_open(c, &open);
+		while (c->share.open && take_open(c))
+			;
 	sr_vcarrier_put(c);
 }
