@@ -40,8 +40,6 @@ void sr_vcarrier_put(struct sr_vcarrier *c)
 	sr_vcq_free(c);
 	sr_vshare_free(c);
 	sr_vring_free(&c->ctl);
-	while (c->owned)
-		sr_vring_free(&c->own[--c->owned]);
 	free(c);
 }
 

@@ -19,8 +19,8 @@
  *  - Other threads look at c->qp under the carrier's lock before they touch queues or regions,
  *    and it is NULL before carrier_made() and since sr_vcarrier_close().  sr_verbs_work() looks
  *    at c->id.
- *  - The first rings of a link that are registered lie with the carrier (c->own) until
- *    carrier_made(): the link may have gone by then.
+ *  - The first rings of the first link, if they are registered, are made by the job, too: they
+ *    are not used before carrier_made(), and no link is freed while a job runs.
  *  - librdmacm changes the queue pair of an id when it reads the id's events, in the loop,
  *    and it destroys none that it does not see: sr_vcarrier_close() takes it from the id first.
  *  - The id's events come to us until carrier_unmade(): those of a closed carrier come to no
@@ -62,21 +62,26 @@ static const char *make_domain(struct sr_vcarrier *c)
 	return c->pd ? NULL : sr_vmem_refusal(errno);
 }
 
-/* Allocates and registers the packets' buffers.  If the first link's rings are larger than
- * SR_V_ORDINARY, registers these, too: c->own[0] receives, c->own[1] sends. */
+static const char *make_ring(struct sr_vcarrier *c, struct sr_vring *r, size_t size, int access)
+{
+	sr_work_pause();
+	return sr_vring_make(c, r, size, access);
+}
+
+/* Allocates and registers the packets' buffers, and the first link's rings if these are larger than
+ * SR_V_ORDINARY. */
 static const char *make_memory(struct sr_vcarrier *c)
 {
-	const int local = IBV_ACCESS_LOCAL_WRITE;
-	const size_t size = c->make.ring_first;
-	const char *reason;
+	struct sr_vlink *l = c->links;
+	const size_t size = l->policy->ring_first;
+	const char *reason = make_ring(c, &c->ctl, CTL_BYTES, IBV_ACCESS_LOCAL_WRITE);
 
-	sr_work_pause();
-	reason = sr_vring_make(c, &c->ctl, CTL_BYTES, local);
-	while (!reason && size > SR_V_ORDINARY && c->owned < 2) {
-		sr_work_pause();
-		reason = sr_vring_make(c, &c->own[c->owned], size, c->owned ? local : SR_V_RX_ACCESS);
-		c->owned++;
-	}
+	if (size <= SR_V_ORDINARY)
+		return reason;
+	if (!reason)
+		reason = make_ring(c, &l->rx.ring[0], size, SR_V_RX_ACCESS);
+	if (!reason)
+		reason = make_ring(c, &l->tx.ring, size, IBV_ACCESS_LOCAL_WRITE);
 	return reason;
 }
 
@@ -159,10 +164,8 @@ static void vmake_undo(struct sr_vcarrier *c)
 	sr_vcq_close(c);
 	sr_vmem_count(-(ssize_t)c->queue_bytes);
 	c->queue_bytes = 0;
-	for (; m->regions; m->regions--) {
-		sr_work_pause();
-		sr_vring_close(&m->region[m->regions - 1]);
-	}
+	sr_work_pause();
+	sr_vring_close(&c->ctl);	/* nobody looks at it without a queue pair */
 	for (l = c->links; l; l = l->next)	/* none leaves meanwhile */
 		for (unsigned i = 0; i < SR_V_RINGS; i++) {
 			sr_work_pause();
@@ -178,22 +181,8 @@ static void unmake_job(struct sr_job *job)
 	vmake_undo(SR_OF(struct sr_vcarrier, make.job, job));
 }
 
-/* Hands the region over to the job that deregisters it.  The memory stays where it is. */
-static void take_region(struct sr_vcarrier *c, struct sr_vring *r)
-{
-	if (r->mr)
-		c->make.region[c->make.regions++] = *r;
-	r->mr = NULL;
-}
-
-static void take_regions(struct sr_vcarrier *c)
-{
-	take_region(c, &c->ctl);
-	for (unsigned i = 0; i < c->owned; i++)
-		take_region(c, &c->own[i]);
-}
-
-static void take_link_regions(struct sr_vlink *l)
+/* Hands the link's regions over to the job that deregisters them.  The memory stays where it is. */
+static void take_regions(struct sr_vlink *l)
 {
 	for (unsigned i = 0; i < SR_V_RINGS; i++) {
 		struct sr_vring *r = sr_vlink_ring(l, i);
@@ -215,7 +204,7 @@ static void make_job(struct sr_job *job)
 	c->make.reason = reason;
 	if (!reason)
 		return;
-	take_regions(c);
+	take_regions(c->links);
 	vmake_undo(c);
 }
 
@@ -275,9 +264,8 @@ void sr_vcarrier_close(struct sr_vcarrier *c, bool disconnects)
 	sr_lock(&c->lock);	/* nobody polls, arms or posts any more */
 	c->make.qp = c->qp;
 	c->qp = NULL;
-	take_regions(c);
 	for (l = c->links; l; l = l->next)
-		take_link_regions(l);
+		take_regions(l);
 	c->share.opens = 0;
 	sr_unlock(&c->lock);
 	sr_vrequests_gone(c);
@@ -290,16 +278,10 @@ void sr_vcarrier_close(struct sr_vcarrier *c, bool disconnects)
 	carrier_start_job(c, unmake_job, carrier_unmade);
 }
 
-/* The link for which the carrier was made learns its queue pair, and gets the rings that the job has
- * registered, if any. */
+/* The link for which the carrier was made learns its queue pair, and where its ring is. */
 static void link_begins(struct sr_vcarrier *c, struct sr_vlink *l)
 {
 	sr_store(&l->link.qp, c->qp->qp_num);
-	if (!c->owned)
-		return;
-	l->rx.ring[0] = c->own[0];
-	l->tx.ring = c->own[1];
-	c->owned = 0;
 	sr_store(&l->rx.window, l->rx.ring[0].size);
 	l->rx.place[0] = (struct sr_ring){ l->rx.ring[0].buf, l->rx.ring[0].size };
 }
@@ -378,7 +360,7 @@ struct sr_vlink *sr_vlink_new(const struct sr_vlink_for *f)
 		return NULL;
 	l->policy = f->policy;
 	l->news.fn = sr_vreuse_news;
-	/* Larger rings are registered: link_begins() gives them to a carrier's first link. */
+	/* Larger rings are registered: make_memory() makes those of a carrier's first link. */
 	atomic_init(&l->rx.window, size);
 	l->rx.place[0].size = size;
 	l->rx.ring[0].size = l->tx.ring.size = size;
@@ -406,7 +388,6 @@ struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 	sr_unlock(&c->lock);
 	c->make.made = made_fn;
 	c->make.maker = maker;
-	c->make.ring_first = l->policy->ring_first;
 	carrier_start_job(c, make_job, carrier_made);
 	return l;
 }

@@ -68,7 +68,6 @@ enum {
 	SR_V_NEWS = 1 << 7,	/* with SR_NOTIFY_ bits: the asker has an answer (reuse.c) */
 	SR_V_DIRECT = 2,	/* threads that poll the channel; more are dispatched */
 	SR_V_RINGS = 4,		/* of a link, at most */
-	SR_V_REGIONS = 1 + SR_V_RINGS, /* most of a carrier itself */
 	SR_V_RECEIVE = 1u << 31, /* in a wr_id; else it is a send's number */
 };
 
@@ -194,13 +193,10 @@ struct sr_vmake {
 	const char *reason;		/* why it could not be made */
 	void (*made)(struct sr_vcarrier *c, const char *reason);
 	void *maker;
-	size_t ring_first;		/* of the link for which it is made */
 	/* To be destroyed: */
 	bool disconnects;
 	struct rdma_cm_id *id;
 	struct ibv_qp *qp;
-	struct sr_vring region[SR_V_REGIONS];
-	unsigned regions;
 };
 
 /* A number, and the record that is due for it, unless a link sends the record itself.  locked */
@@ -258,8 +254,6 @@ struct sr_vcarrier {
 	bool established;		/* the first link is accepted; locked */
 	atomic_bool shared;		/* both ends take several links; set locked */
 	struct sr_vshare share;
-	struct sr_vring own[SR_V_RINGS]; /* made for the first link */
-	unsigned owned;
 	struct sr_vring ctl;		/* SR_V_RQ receive, SR_V_SENDS send buffers */
 	struct sr_vcq cq;
 	struct sr_vout out;
