@@ -250,7 +250,7 @@ static void vask_established(struct sr_vask *a)
 	a->id = NULL;
 	sr_vask_free(a);
 	if (sr_link_events(&l->link) & SR_LINK_DEAD)
-		/* sr_vcarrier_end() does not close a carrier as long as an ask has its id. */
+		/* tick.c does not close a carrier as long as an ask has its id. */
 		sr_vlook_start(l->c, SR_LOOK_SOON);
 	sr_vcarrier_lock(l->c);
 	sr_vshare_established(l->c);

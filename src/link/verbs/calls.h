@@ -45,13 +45,7 @@ struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 			       void *maker);
 /* Nothing of the device is the carrier's any more: it goes, now or soon.  loop, idempotent */
 void sr_vcarrier_close(struct sr_vcarrier *c, bool disconnects);
-/* ---- qp.c ---- */
-/* Has the carrier no link in use?  loop */
-bool sr_vcarrier_is_unused(struct sr_vcarrier *c);
-/* Called when it is over: closes the carrier, now or later.  Returns true if it is to be looked at
- * soon again, because what has been posted may still go out.  *ms: else it is to be looked at
- * after so long; 0: need not.  loop */
-bool sr_vcarrier_end(struct sr_vcarrier *c, unsigned *ms);
+/* ---- vlink.c ---- */
 /* The link broke, or the peer broke it.  any, not locked. */
 void sr_vlink_fail(struct sr_vlink *l, const char *reason);
 /* ---- carrier.c ---- */
@@ -64,7 +58,6 @@ void sr_vlink_free(struct sr_link *link);
  * loop */
 void sr_vcarrier_sweep(struct sr_vcarrier *c);
 void sr_vcarrier_fail(struct sr_vcarrier *c, const char *reason); /* and all its links; loop */
-bool sr_vcarrier_is_broken(struct sr_vcarrier *c);
 /* For calls of the libraries.  When the lock is given back, links that broke are failed; and
  * notify() is called for what links have heard. */
 void sr_vcarrier_lock(struct sr_vcarrier *c);

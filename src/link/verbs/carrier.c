@@ -6,7 +6,7 @@
  * carrier's jobs and its posted tasks, and there is one from the carrier's making until its last
  * job has ended.  The last reference is always given back in the loop, which frees the carrier;
  * another thread may take one while it has a link of the carrier.  A carrier that is not shared
- * is closed (make.c) when its link leaves, one that is shared when it has been idle (qp.c).
+ * is closed (make.c) when its link leaves, one that is shared when it has been idle (tick.c).
  *
  * A link whose stream has let go of it may have to stay (share.c).  It also stays while a job of
  * the carrier runs, because that goes through the links.
@@ -138,16 +138,6 @@ void sr_vcarrier_sweep(struct sr_vcarrier *c)
 		if (l->lingers && !link_is_used(l))
 			link_leave(l);
 	}
-}
-
-bool sr_vcarrier_is_broken(struct sr_vcarrier *c)
-{
-	bool is;
-
-	sr_lock(&c->lock);
-	is = c->broken;
-	sr_unlock(&c->lock);
-	return is;
 }
 
 void sr_vcarrier_fail(struct sr_vcarrier *c, const char *reason)

@@ -50,8 +50,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/fdpriv.h"
 #include "base/order.h"

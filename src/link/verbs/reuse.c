@@ -14,7 +14,6 @@
 #include "base/real.h" /* before any system header */
 #include "link/verbs/ask.h"
 
-#include "base/addr.h"
 #include "base/log.h"
 #include "base/report.h"
 

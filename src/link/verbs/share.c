@@ -26,8 +26,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/addr.h"
-#include "base/conf.h"
 #include "base/log.h"
 
 /* ---- the table of numbers ---- */

@@ -5,13 +5,15 @@
  * peer stays silent.  Each whole look also decides whether the program uses the carrier, or the
  * service thread is to watch the channel (cq.c).  A carrier that is not busy is watched, and has no
  * ticks.  If something waits until the service thread looks, the next tick comes in 0.2 or 2 ms,
- * not in 50 (vlook_tick()).
+ * not in 50 (vlook_tick()).  A carrier without a link that is in use is closed, a shared one when it
+ * has been idle for some time.
  *
  * Locks: the carrier's.  All but sr_vlook_start() runs in the service thread.
  */
 #include "base/sys.h" /* before any system header */
 #include "link/verbs/verbs.h"
 
+#include "base/conf.h"
 #include "base/order.h"
 
 enum {
@@ -19,6 +21,9 @@ enum {
 	SOON_US = 200,		/* a tick while bytes are held back */
 	BUSY_SOON_US = 2000,	/* the same while the program looks itself */
 	BUSY = 3,		/* looks of the program in a tick: more is use */
+	IDLE_ASKER_MS = 3000,	/* for which a shared carrier waits for another link */
+	IDLE_ANSWERER_MS = 30000, /* by then the asker must be gone */
+	UNWATCHED_MS = 50,
 };
 
 #define TICK_NS (TICK_MS * UINT64_C(1000000))
@@ -145,6 +150,79 @@ static bool whole_look(struct sr_vcarrier *c, uint64_t now, bool *idles)
 	return busy || unanswered || in_use || !watched || sr_load(&k->on);
 }
 
+/* ---- the end ---- */
+
+/* Has its only link something that may still go out? */
+static bool last_may_go(struct sr_vcarrier *c)
+{
+	struct sr_vlink *l = c->links;
+	bool ends;
+
+	sr_lock(&c->lock);
+	ends = l && (sr_vpost_has_in_flight(c) || l->tx.last == SR_V_DROP_DUE) &&
+	       !l->broken && !c->broken && (sr_link_events(&l->link) & SR_LINK_UP) &&
+	       sr_now_ns() < l->end_ns;
+	sr_unlock(&c->lock);
+	return ends;
+}
+
+/* A shared carrier is broken, or no number of it is in use.  The asker, which decides when the
+ * carrier is used again, ends it first.  Returns for how many ms more it stays. */
+static unsigned idle_ms(struct sr_vcarrier *c)
+{
+	const unsigned limit = c->share.numbers.asks ? IDLE_ASKER_MS : IDLE_ANSWERER_MS;
+	uint64_t now = sr_now_ns(), ms;
+	bool broken;
+
+	sr_lock(&c->lock);
+	broken = c->broken;
+	sr_unlock(&c->lock);
+	if (broken)
+		return 0;
+	if (!c->share.idle_ns)
+		c->share.idle_ns = now;
+	ms = (now - c->share.idle_ns) / 1000000;
+	return ms < limit ? limit - (unsigned)ms : 0;
+}
+
+/* Has the carrier no link in use? */
+static bool carrier_is_unused(struct sr_vcarrier *c)
+{
+	struct sr_vlink *l = c->links;
+	bool over;
+
+	if (!sr_load(&c->shared))
+		return !l || (sr_link_events(&l->link) & SR_LINK_DEAD);
+	sr_lock(&c->lock);
+	over = c->broken || !c->share.numbers.used;
+	sr_unlock(&c->lock);
+	if (!over)
+		c->share.idle_ns = 0;
+	return over;
+}
+
+/* Called when it is over: closes the carrier, now or later.  Returns true if it is to be looked at
+ * soon again, because what has been posted may still go out.  *ms: else it is to be looked at
+ * after so long; 0: need not. */
+static bool carrier_end(struct sr_vcarrier *c, unsigned *ms)
+{
+	*ms = 0;
+	/* The CM's answer is still to come, with the peer's word in it: without the id there
+	 * would be none.  ask.c closes the link. */
+	if (c->id->context != &c->cm)
+		return false;
+	if (!sr_load(&c->shared) && last_may_go(c))
+		return true;
+	*ms = sr_load(&c->shared) ? idle_ms(c) : 0;
+	if (*ms && !sr_vcq_watch(c, true))	/* an OPEN may come */
+		*ms = UNWATCHED_MS;
+	if (!*ms)
+		sr_vcarrier_close(c, true);
+	return false;
+}
+
+/* ---- the timer ---- */
+
 /* The whole looks of all carriers are due at the same time, so that they wake the thread once. */
 static void vlook_set_timer(struct sr_vlook *k)
 {
@@ -202,8 +280,8 @@ static void vlook_tick(struct sr_timer *t)
 	k->tick = now / TICK_NS;
 	sr_vcarrier_get(c);
 	sr_vcarrier_sweep(c);
-	if (c->id && sr_vcarrier_is_unused(c)) {
-		soon = k->busy = sr_vcarrier_end(c, &later_ms);
+	if (c->id && carrier_is_unused(c)) {
+		soon = k->busy = carrier_end(c, &later_ms);
 		again = soon || (later_ms && !whole);
 	} else {
 		again = !whole || whole_look(c, now, &idles);

@@ -12,10 +12,10 @@
  *   carrier.c  lives of carriers and links, and what links hear
  *   share.c  several links on a carrier: their numbers, and records that open and end them
  *   make.c  making what the device has of a carrier, and destroying it
- *   qp.c    a link as the engine sees it
+ *   vlink.c  a link as the engine sees it
  *   mem.c   pinned memory
  *   cq.c    completions, and sleeping until some come
- *   tick.c  the timer of a carrier
+ *   tick.c  the timer of a carrier, and its end
  *   post.c  packets that go out.  Only this file posts sends
  *   tx.c    what a link has for them: data, messages, credit
  *   rx.c    what arrives: completions, messages, the receive ring

@@ -1,91 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * qp.c - a verbs link as the engine sees it, and its failure.  The loop's, except where said.
+ * vlink.c - a verbs link as the engine sees it, and its failure.
  *
  * Locks: the carrier's, where another thread may use what is changed.
  */
 #include "base/sys.h" /* before any system header */
 #include "link/verbs/verbs.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/addr.h"
-#include "base/conf.h"
 #include "base/log.h"
 
 enum {
 	BARE_ID = 36,		/* bytes: two addresses and ports */
 	END_MS = 500,		/* what is posted may still go out */
-	IDLE_ASKER_MS = 3000,	/* for which a shared carrier waits for another link */
-	IDLE_ANSWERER_MS = 30000, /* by then the asker must be gone */
-	UNWATCHED_MS = 50,
 };
 
 /* ---- the end ---- */
-
-/* Has its only link something that may still go out? */
-static bool last_may_go(struct sr_vcarrier *c)
-{
-	struct sr_vlink *l = c->links;
-	bool ends;
-
-	sr_lock(&c->lock);
-	ends = l && (sr_vpost_has_in_flight(c) || l->tx.last == SR_V_DROP_DUE) &&
-	       !l->broken && !c->broken && (sr_link_events(&l->link) & SR_LINK_UP) &&
-	       sr_now_ns() < l->end_ns;
-	sr_unlock(&c->lock);
-	return ends;
-}
-
-/* No number of a shared carrier is in use.  The asker, which decides when the carrier is used
- * again, ends it first.  Returns for how many ms more it stays. */
-static unsigned idle_ms(struct sr_vcarrier *c)
-{
-	const unsigned limit = c->share.numbers.asks ? IDLE_ASKER_MS : IDLE_ANSWERER_MS;
-	uint64_t now = sr_now_ns(), ms;
-
-	if (!c->share.idle_ns)
-		c->share.idle_ns = now;
-	ms = (now - c->share.idle_ns) / 1000000;
-	return ms < limit ? limit - (unsigned)ms : 0;
-}
-
-bool sr_vcarrier_is_unused(struct sr_vcarrier *c)
-{
-	struct sr_vlink *l = c->links;
-	bool over;
-
-	if (!sr_load(&c->shared))
-		return !l || (sr_link_events(&l->link) & SR_LINK_DEAD);
-	sr_lock(&c->lock);
-	over = c->broken || !c->share.numbers.used;
-	sr_unlock(&c->lock);
-	if (!over)
-		c->share.idle_ns = 0;
-	return over;
-}
-
-bool sr_vcarrier_end(struct sr_vcarrier *c, unsigned *ms)
-{
-	*ms = 0;
-	/* The CM's answer is still to come, with the peer's word in it: without the id there
-	 * would be none.  ask.c closes the link. */
-	if (c->id->context != &c->cm)
-		return false;
-	if (sr_load(&c->shared) && !sr_vcarrier_is_broken(c)) {
-		*ms = idle_ms(c);
-		if (*ms && !sr_vcq_watch(c, true))	/* an OPEN may come */
-			*ms = UNWATCHED_MS;
-		if (*ms)
-			return false;
-	} else if (!sr_load(&c->shared) && last_may_go(c)) {
-		return true;
-	}
-	sr_vcarrier_close(c, true);
-	return false;
-}
 
 /* The caller has set the reason. */
 static void vlink_dies(struct sr_vlink *l)
