@@ -62,6 +62,7 @@ struct wait {
 	uint64_t deadline;	/* ns; UINT64_MAX: none; 0: the clock does not run yet */
 	uint64_t start;		/* ns: when it found nothing */
 	unsigned handled;	/* sr_handled.all, as the call began */
+	bool lists;		/* what the kernel had has listed entries, perhaps */
 };
 
 static uint64_t deadline_ms(int ms)
@@ -270,6 +271,7 @@ static int ask_kernel(struct wait *w, struct epoll_event *ev, int before, int ma
 	note_drained(set, begun, r, max);
 	told = r > 0;
 	r = r < 0 ? -errno : sift_tokens(set, w->epfd, ev, before, r);
+	w->lists = told && !r;	/* by the doorbell of a shared carrier, say */
 	sr_cancel_asks = NULL;
 	return told && !r && sleep && sr_epoll_is_shared(set) ? nap_for_others(w) : r;
 }
@@ -420,7 +422,7 @@ __attribute__((noinline)) static int wait_slow(struct wait *w, bool due,
 	w->handled = sr_handled.all;
 	if (due)
 		n = wait_due(w, ev, max);
-	if (!n && (w->ms || kernel_may_know(w->set)))
+	if (!n && (w->ms || kernel_may_know(w->set) || w->lists))
 		n = wait_on(w, ev, max);
 	if (w->ms)	/* it may have slept */
 		sr_store(&w->set->left, coarse_now());
@@ -455,7 +457,7 @@ int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 		     int ms, const sigset_t *mask)
 {
 	uint64_t deadline = 0, begun;
-	bool due = false;
+	bool due = false, lists = false;
 	int r;
 
 	if (sr_load(&set->ready) ||
@@ -482,7 +484,8 @@ int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 		r = sift_tokens(set, epfd, ev, 0, r);
 		sr_cancel_asks = NULL;
 		last_waited = set;
-		if (!r)
+		lists = !r;
+		if (lists)
 			goto slow;
 		return r;
 	}
@@ -490,7 +493,7 @@ int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 	return r;
 slow:
 	return wait_slow(&(struct wait){ .set = set, .epfd = epfd, .mask = mask,
-					 .ms = ms, .deadline = deadline },
+					 .ms = ms, .deadline = deadline, .lists = lists },
 			 due, ev, max);
 }
 

@@ -248,6 +248,34 @@ static void silent(const struct fault *f)
 	end_set(set);
 }
 
+/* A call that does not sleep reports what the doorbell has rung for, also if that lists all entries of
+ * the set. */
+static void at_once(const struct fault *f)
+{
+	struct pollfd door = {.events = POLLIN};
+	struct epoll_event e;
+	int set;
+
+	(void)f;
+	open_all();
+	set = set_of(0, 1, EPOLLIN);
+	door.fd = carrier_of(&pairs[0], ANSWERER)->cq.fd;
+	stop_service();
+	for (unsigned round = 0; round < 3; round++) {
+		send_some(&pairs[0]);
+		fake_pause(true);	/* all that was sent has come */
+		while (fake_step(100))
+			;
+		CHECK_EQ(poll(&door, 1, -1), 1);
+		CHECK_EQ(sr_epoll_wait(set, &e, 1, 0), 1);
+		CHECK(e.events & EPOLLIN);
+		fake_pause(false);
+		hear(&pairs[0], ASKER, 10);
+		quieten(set);
+	}
+	end_set(set);
+}
+
 /* Two sets watch the doorbell; and one of them does so for two entries of a stream. */
 static void two_sets(const struct fault *f)
 {
@@ -422,6 +450,7 @@ static void domains(const struct fault *f)
 static const struct fault cases[] = {
 	{.name = "deleted", .run = deleted},
 	{.name = "silent", .run = silent},
+	{.name = "at-once", .run = at_once},
 	{.name = "two-sets", .run = two_sets},
 	{.name = "dispatched", .run = dispatched},
 	{.name = "nested-edge", .run = nested_edge},
