@@ -323,6 +323,35 @@ static int killed_case(unsigned how, unsigned b)
 	return STRUCK;
 }
 
+/* The peer has bytes that its program does not read, and must say that it lives.  The link that has
+ * asked it to ends before the answer; another one asks the next time. */
+static int probe_case(unsigned a, unsigned b)
+{
+	struct end *e, *f;
+
+	(void)a, (void)b;
+	sr_conf.retry_ms = 400;
+	begin_shared();
+	e = open_end(DEAF << 8 | 1);
+	f = open_end(ECHO << 8 | 2);
+	CHECK(carrier_of(e) == carrier_of(f));
+	CHECK(put(e, 3000, true) == 3000);
+	both_ways(f, 1000, 3);
+	fake_pause(true);
+	for (int i = 0; i < wait_limit && !carrier_of(e)->out.probe_out; i++)
+		usleep(1000);
+	CHECK(carrier_of(e)->out.probe_out);
+	f->link->ops->drop(f->link, "short");
+	fake_pause(false);
+	put_link(f);
+	usleep(2 * sr_conf.retry_ms * 1000);
+	CHECK(!dead(e));
+	await_used(carrier_of(e), 1);
+	put_link(e);
+	end_case();
+	return STRUCK;
+}
+
 static void fail_and_put(void *arg)
 {
 	struct end *e = arg;
@@ -361,6 +390,7 @@ static void test_many(void)
 	run_case(many_case, 0, 0);
 	run_case(killed_case, 0, 0);
 	run_case(killed_case, 1, 0);
+	run_case(probe_case, 0, 0);
 	run_case(failed_case, 0, 0);
 }
 

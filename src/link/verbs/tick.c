@@ -55,6 +55,8 @@ static void vlook_probe(struct sr_vcarrier *c, bool unanswered)
 	if (!unanswered || taken != k->packets) {
 		k->packets = taken;
 		k->quiet_ticks = 0;
+		/* The answer may never come, as the link that has asked may have ended. */
+		c->out.probe_out = false;
 		return;
 	}
 	if (++k->quiet_ticks >= limit && c->out.probe_out)
