@@ -166,6 +166,32 @@ static void ask_all(void *arg)
 		leaders += a->id != NULL;
 }
 
+static void ask_both(void *arg)
+{
+	struct end **e = arg;
+
+	CHECK(!sr_rendezvous_verbs.ask(&e[0]->ask));
+	CHECK(!sr_rendezvous_verbs.ask(&e[1]->ask));
+	CHECK(((struct sr_vask *)e[1]->ask.kind)->id);
+}
+
+/* Nobody waits for a carrier that is to be shared with nobody. */
+static int alone_case(unsigned a, unsigned b)
+{
+	struct end *e[2];
+
+	(void)a, (void)b;
+	begin_shared(1);
+	for (unsigned i = 0; i < COUNT(e); i++)
+		e[i] = ask_prepare(ECHO << 8 | i, listen_port);
+	e[0]->ask.alone = true;
+	CHECK(!loop_call(ask_both, e));
+	for (unsigned i = 0; i < COUNT(e); i++)
+		CHECK(ask_wait(e[i]));
+	end_all(e, COUNT(e));
+	return STRUCK;
+}
+
 /* Those of a domain wait for the carrier that its first ask makes.  At the limit all wait.  (On a
  * busy machine they may wait for too long, and then make carriers themselves.) */
 static int crowd_case(unsigned n, unsigned most)
@@ -207,6 +233,7 @@ static void test_rule(void)
 	run_case(rule_case, THEIRS, 0);
 	run_case(rule_case, OURS, 0);
 	run_case(rule_case, ALONE, 0);
+	run_case(alone_case, 0, 0);
 }
 
 static void test_crowd(void)

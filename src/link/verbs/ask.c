@@ -62,14 +62,9 @@ static void ask_release(struct sr_vask *a)
 	a->flushed = 0;
 }
 
-static bool vask_shares(const struct sr_vask *a)
-{
-	return a->ask->policy->carriers && !a->ask->alone;
-}
-
 void sr_vask_free(struct sr_vask *a)
 {
-	const bool leads = a->id && vask_shares(a);	/* others may wait for it */
+	const bool leads = a->id && sr_vask_shares(a);	/* others may wait for it */
 
 	ask_release(a);
 	if (leads)
@@ -92,7 +87,7 @@ struct sr_vlink_for sr_vask_link_for(struct sr_vask *a)
 {
 	return (struct sr_vlink_for){
 		.policy = a->ask->policy,
-		.shares = vask_shares(a),
+		.shares = sr_vask_shares(a),
 		.role = SR_ROLE_ASKER,
 		.link_no = a->ask->name.link_no,
 		.owner = a->ask->owner,
@@ -113,7 +108,7 @@ static int ask_resolve(struct sr_vask *a)
 	struct sockaddr_storage from, to;
 	uint16_t port = sr_vask_port(a);
 
-	if (vask_shares(a) && sr_vreuse_or_wait(a))
+	if (sr_vask_shares(a) && sr_vreuse_or_wait(a))
 		return 0;
 	a->waits = false;
 	sr_vcm_addr(&from, (struct sockaddr *)&a->ask->src, 0);

@@ -36,6 +36,11 @@ extern struct sr_vask *sr_vasks;
 uint16_t sr_vask_port(struct sr_vask *a); /* the CM's, of the answerer */
 struct sr_question sr_vask_question(struct sr_vask *a);
 struct sr_vlink_for sr_vask_link_for(struct sr_vask *a);
+/* May its carrier be that of other streams, too? */
+static inline bool sr_vask_shares(const struct sr_vask *a)
+{
+	return a->ask->policy->carriers && !a->ask->alone;
+}
 /* A first answer has come. */
 void sr_vask_first(struct sr_vask *a, enum sr_first first);
 /* Asks again at once.  NULL, or the reason why it cannot. */

@@ -154,7 +154,8 @@ static struct choice choice_find(struct sr_vask *a)
 		for (c = dev->gone ? NULL : dev->carriers; c; c = c->next)
 			choice_weigh(&ch, a, c);
 	for (b = sr_vasks; b; b = b->next)
-		if (b->id && !b->link && is_same_place(a, b)) {	/* its carrier is not made yet */
+		/* Its carrier is not made yet. */
+		if (b->id && !b->link && sr_vask_shares(b) && is_same_place(a, b)) {
 			ch.carriers++;
 			ch.own_comes |= a->ask->domain == b->ask->domain;
 		}
