@@ -101,13 +101,14 @@ struct sr_epoll_entry *sr_epoll_entry_new(struct sr_epoll *set, int epfd,
 	sr_unlock(&pool_lock);
 	if (!e)
 		goto out;
-	/* The count of changes goes on, so that a token of the last entry here does not
-	 * fit this one. */
-	sr_store(&e->state, sr_load(&e->state) & ~(SR_EPOLL_STEP - 1u));
 	sr_store(&e->edge, 0);
-	sr_publish(&e->set, set);	/* pairs with sr_epoll_set_of() */
 	sr_store(&e->listed, false);
 	e->st = sr_stream_ref(st);
+	/* The count of changes goes on, so that a token of the last entry here does not
+	 * fit this one.  But a token of its doorbell does: take_token() observes the state before
+	 * it looks at the stream. */
+	sr_publish(&e->state, sr_load(&e->state) & ~(SR_EPOLL_STEP - 1u));
+	sr_publish(&e->set, set);	/* pairs with sr_epoll_set_of() */
 	e->quiet = 0;
 	e->end.told_in = 0;
 	e->linked = false;

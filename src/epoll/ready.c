@@ -386,7 +386,8 @@ void sr_epoll_tidy_nested(struct sr_epoll *set, bool all, struct sr_stream *st)
 static bool take_token(struct sr_epoll *set, const struct epoll_event *ev)
 {
 	struct sr_epoll_entry *e = sr_epoll_of_token(ev->data.u64);
-	unsigned kind = ev->data.u64 & SR_EPOLL_KIND, state = sr_load(&e->state);
+	/* Pairs with sr_epoll_entry_new(). */
+	unsigned kind = ev->data.u64 & SR_EPOLL_KIND, state = sr_observe(&e->state);
 	bool anchor = kind == SR_EPOLL_ANCHOR || kind == SR_EPOLL_ONESHOT;
 	uint32_t edge = anchor ? ev->events & SR_EPOLL_ALL : 0;
 
