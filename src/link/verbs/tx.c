@@ -56,10 +56,18 @@ static bool ack_wanted(struct sr_vlink *l)
 	return l->tx.ack_due || taken - sr_load(&l->tx.ack_said) >= sr_load(&l->rx.window) / 4;
 }
 
-/* Are there bytes or messages that are not posted? */
+static bool is_small(const struct sr_vlink *l, size_t n)
+{
+	return n < least_of(HOLD_BYTES, l->tx.window / 8);
+}
+
+/* Are there messages, or bytes, that are to be posted?  Few bytes behind which more is to follow
+ * wait for these. */
 static bool queue_waits(const struct sr_vlink *l)
 {
-	return l->tx.sent != sr_load(&l->link.tx_w) || l->tx.pend_head != l->tx.pend_tail;
+	uint64_t left = sr_load(&l->link.tx_w) - l->tx.sent;
+
+	return l->tx.pend_head != l->tx.pend_tail || (left && !(l->tx.more && is_small(l, left)));
 }
 
 bool sr_vtx_waits(struct sr_vlink *l)
@@ -78,11 +86,6 @@ static void note_arrival(struct sr_vlink *l)
 	l->tx.done = l->tx.sent;
 	if (l->tx.done == sr_load(&l->link.tx_w))
 		l->tx.burst = 0;
-}
-
-static bool is_small(const struct sr_vlink *l, size_t n)
-{
-	return n < least_of(HOLD_BYTES, l->tx.window / 8);
 }
 
 static bool data_may_go(struct sr_vlink *l, size_t n, bool message_waits)
@@ -277,7 +280,8 @@ void sr_vtx_drop(struct sr_vlink *l)
 void sr_vtx_kick(struct sr_vlink *l)
 {
 	sr_vcarrier_lock(l->c);
-	sr_vpost_link(l);
+	sr_vpost_queue(l);
+	sr_vpost_gathered(l->c);	/* the peer waits for it */
 	if (sr_vtx_waits(l))
 		sr_vcq_await_out(l->c);
 	sr_vcarrier_unlock(l->c);
@@ -333,7 +337,7 @@ int sr_verbs_ctl(struct sr_link *link, struct sr_msg *msg)
 		l->tx.sent = l->tx.done = msg->sw.n;
 	if (!err)
 		err = sr_vtx_queue(l, msg);
-	sr_vpost_due(l->c);
+	sr_vpost_gathered(l->c);
 	sr_vcarrier_unlock(l->c);
 	sr_vlook_start(l->c, SR_LOOK);	/* the peer may owe an answer */
 	return err;
