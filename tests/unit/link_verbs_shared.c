@@ -272,6 +272,35 @@ static void test_full(void)
 	run_case(full_case, 0, 0);
 }
 
+/* A thread that slept for several links of a carrier reads its events once. */
+static int slept_case(unsigned a, unsigned b)
+{
+	enum { LINKS = 6 };
+	struct end *e[LINKS];
+	struct pollfd p = { .events = POLLIN };
+	unsigned i, calls;
+
+	(void)a, (void)b;
+	begin_shared();
+	for (i = 0; i < LINKS; i++)
+		e[i] = open_end(ECHO << 8 | i);
+	for (i = 0; i < LINKS; i++)
+		p.fd = e[i]->link->ops->arm(e[i]->link, SR_NOTIFY_RX);
+	CHECK(p.fd >= 0);
+	sr_vcq_look(carrier_of(e[0]));
+	CHECK(put(e[0], 100, true) == 100);
+	CHECK(poll(&p, 1, -1) == 1);
+	calls = fake_calls("v_get_cq_event");
+	for (i = 0; i < LINKS; i++)
+		e[i]->link->ops->awake(e[i]->link, SR_NOTIFY_RX, true, true);
+	CHECK(fake_calls("v_get_cq_event") - calls <= 2);
+	CHECK(take(e[0], 100, true) == 100);
+	for (i = 0; i < LINKS; i++)
+		close_end(e[i]);
+	end_case();
+	return STRUCK;
+}
+
 /* Asks that wait: for the first one's answer, and for numbers while links are unproven. */
 static int many_case(unsigned a, unsigned b)
 {
@@ -387,6 +416,7 @@ static int failed_case(unsigned a, unsigned b)
 
 static void test_many(void)
 {
+	run_case(slept_case, 0, 0);
 	run_case(many_case, 0, 0);
 	run_case(killed_case, 0, 0);
 	run_case(killed_case, 1, 0);

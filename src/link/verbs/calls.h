@@ -142,8 +142,6 @@ void sr_vcq_free(struct sr_vcarrier *c);
 /* The service thread watches the channel, or no longer.  False: it cannot be watched
  * (epoll(7), max_user_watches), and the timer has to look at the carrier.  loop. */
 bool sr_vcq_watch(struct sr_vcarrier *c, bool on);
-/* Does a thread sleep, or an epoll set wait, for what comes?  locked. */
-bool sr_vcq_any_sleeper(const struct sr_vcarrier *c);
 /* Takes completions of our own requests; returns whether there were any.  locked. */
 bool sr_vcq_take_sent(struct sr_vcarrier *c);
 /* Handles completions.  locked. */

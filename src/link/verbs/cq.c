@@ -200,7 +200,8 @@ static struct sr_vsleeper *sleeper_place(struct sr_vcarrier *c, pthread_t thread
 	return s ? s : sleeper_find(c, 0, NULL);
 }
 
-bool sr_vcq_any_sleeper(const struct sr_vcarrier *c)
+/* Does a thread sleep, or an epoll set wait, for what comes? */
+static bool any_sleeper(const struct sr_vcarrier *c)
 {
 	bool any = c->cq.dispatched || c->cq.armed_once;
 
@@ -217,7 +218,7 @@ static void take_event(struct sr_vcarrier *c)
 		return;
 	read_events(c);
 	sr_vcq_reap(c);
-	if (!c->cq.watched && !sr_vcq_any_sleeper(c))
+	if (!c->cq.watched && !any_sleeper(c))
 		return;
 	arm_cqs(c);
 	sr_vcq_reap(c);
@@ -235,13 +236,15 @@ void sr_vcq_await_out(struct sr_vcarrier *c)
 /* ---- program threads ---- */
 
 /* Notes that the calling thread sleeps on the channel's descriptor, perhaps for another link, too.
- * Returns false if as many threads and sets have it as may (SR_V_DIRECT). */
+ * Returns false if as many threads and sets have it as may (SR_V_DIRECT).  While any thread is
+ * dispatched the service thread takes what comes, and those that have the descriptor are woken in
+ * vain: no further one gets it. */
 static bool become_direct(struct sr_vcarrier *c)
 {
 	const pthread_t me = pthread_self();
 	struct sr_vsleeper *s = sleeper_place(c, me, NULL);
 
-	if (!c->qp || !s)
+	if (!c->qp || !s || (c->cq.dispatched && !s->thread))
 		return false;
 	s->thread = me;
 	s->arms++;
@@ -281,7 +284,9 @@ void sr_verbs_awake(struct sr_link *link, unsigned want, bool watched, bool slep
 	s = watched ? sleeper_find(c, pthread_self(), NULL) : NULL;
 	if (!s)
 		c->cq.dispatched--;
-	else if (!--s->arms)
+	else if (--s->arms)
+		slept = false;	/* by the last of its links it reads the event, once for all */
+	else
 		s->thread = 0;
 	if (slept)
 		take_event(c);

@@ -21,6 +21,7 @@ enum {
 	SOON_US = 200,		/* a tick while bytes are held back */
 	BUSY_SOON_US = 2000,	/* the same while the program looks itself */
 	BUSY = 3,		/* looks of the program in a tick: more is use */
+	UNSEEN = 25,		/* looks that find no packet: after these the program sees to it */
 	IDLE_ASKER_MS = 3000,	/* for which a shared carrier waits for another link */
 	IDLE_ANSWERER_MS = 30000, /* by then the asker must be gone */
 	UNWATCHED_MS = 50,
@@ -244,11 +245,21 @@ static bool note_looks(struct sr_vcarrier *c)
 	return yes;
 }
 
-/* May records of other links come to a carrier that nobody watches, because the program that uses it
- * computes at present?  locked */
-static bool may_come_unseen(struct sr_vcarrier *c)
+/* Takes what has come, and notes whether packets were among it: then the program that uses the
+ * carrier has not looked for a while, because it computes, say. */
+static void look_for_unseen(struct sr_vcarrier *c)
 {
-	return sr_load(&c->shared) && !sr_vcq_any_sleeper(c);
+	struct sr_vlook *k = &c->look;
+	uint32_t taken;
+
+	sr_vcarrier_lock(c);
+	taken = sr_packets_taken(&c->out.credit);
+	sr_vcq_reap(c);
+	if (sr_packets_taken(&c->out.credit) != taken)
+		k->unseen = UNSEEN;
+	else if (k->unseen)
+		k->unseen--;
+	sr_vcarrier_unlock(c);
 }
 
 static void next_look(struct sr_vcarrier *c, bool again, bool soon, unsigned later_ms)
@@ -264,8 +275,9 @@ static void next_look(struct sr_vcarrier *c, bool again, bool soon, unsigned lat
 	}
 }
 
-/* The next tick is to be soon if nobody watches the channel and something waits for a completion, or
- * the carrier is shared; or if the carrier is ending. */
+/* The next tick is to be soon if nobody watches the channel, and something waits for a completion, or
+ * links share the carrier and packets come that the program does not take; or if the carrier is
+ * ending. */
 static void vlook_tick(struct sr_timer *t)
 {
 	struct sr_vcarrier *c = SR_OF(struct sr_vcarrier, look.timer, t);
@@ -274,7 +286,7 @@ static void vlook_tick(struct sr_timer *t)
 	bool whole = now / TICK_NS != k->tick, idles = false, again, soon, waits;
 	unsigned later_ms = 0;
 
-	sr_vcq_look(c);
+	look_for_unseen(c);
 	/* A thread that moves the link after this starts the timer again. */
 	atomic_fetch_and_explicit(&k->on, SR_LOOK_WATCH | (whole ? 0 : SR_LOOK),
 				  memory_order_relaxed);
@@ -292,7 +304,7 @@ static void vlook_tick(struct sr_timer *t)
 		waits = sr_vpost_waits(c);
 		if (waits)
 			sr_vcq_await_out(c);
-		soon = c->qp && !c->cq.watched && (waits || may_come_unseen(c));
+		soon = c->qp && !c->cq.watched && (waits || (sr_load(&c->shared) && k->unseen));
 		/* Records of several links wait for no call of the program. */
 		k->busy = !waits || (note_looks(c) && !sr_vpost_gathers(c));
 		sr_vcarrier_unlock(c);

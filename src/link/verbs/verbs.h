@@ -157,6 +157,7 @@ struct sr_vout {
 	/* The last link of a circular list, whose queue_next is the first.  Each had something to
 	 * send (sr_vtx_waits()) when it was queued; some may have nothing left. */
 	struct sr_vlink *queue;
+	bool swaps;		/* one of these waits, perhaps, until it may exchange its send ring */
 };
 
 /* A packet that is being built, post.c. */
@@ -176,6 +177,7 @@ struct sr_vin {
 struct sr_vlook {
 	uint64_t tick;		/* the number of the tick in which the last whole look was */
 	unsigned used, soon_used, quiet_ticks;
+	unsigned unseen;	/* looks that are to follow soon: packets came that nobody had taken */
 	bool busy;		/* so is the program, with this carrier */
 	unsigned opens;		/* whole looks for which the channel is watched, as a link is being
 				 * opened.  locked */
@@ -250,6 +252,7 @@ struct sr_vcarrier {
 	struct ibv_qp *qp;		/* NULL once closed; locked */
 	const char *broken;		/* its links are to be failed, for this reason; locked */
 	struct sr_vlink *links;		/* all.  locked */
+	unsigned lingering;		/* those of them that nobody has any more; loop */
 	struct sr_vhears *heard, **heard_end; /* links to be told; the end, if there are any.  locked */
 	bool established;		/* the first link is accepted; locked */
 	atomic_bool shared;		/* both ends take several links; set locked */
