@@ -123,6 +123,7 @@ void sr_vlink_free(struct sr_link *link)
 	if (!sr_load(&c->shared) && !l->next && c->links == l)
 		sr_vcarrier_close(c, true);
 	l->lingers = link_is_used(l);
+	c->lingering += l->lingers;
 	if (l->lingers)
 		sr_vlook_start(c, SR_LOOK);
 	else
@@ -133,10 +134,12 @@ void sr_vcarrier_sweep(struct sr_vcarrier *c)
 {
 	struct sr_vlink *l, *next;
 
-	for (l = c->links; l; l = next) {
+	for (l = c->lingering ? c->links : NULL; l; l = next) {
 		next = l->next;
-		if (l->lingers && !link_is_used(l))
-			link_leave(l);
+		if (!l->lingers || link_is_used(l))
+			continue;
+		c->lingering--;
+		link_leave(l);
 	}
 }
 

@@ -315,6 +315,7 @@ void sr_vpost_queue(struct sr_vlink *l)
 {
 	struct sr_vcarrier *c = l->c;
 
+	c->out.swaps |= l->tx.swap;
 	if (l->queue_next || !sr_vtx_waits(l))
 		return;
 	l->queue_next = c->out.queue ? c->out.queue->queue_next : l;
@@ -365,10 +366,14 @@ static void tell_swaps(struct sr_vcarrier *c)
 {
 	struct sr_vlink *l = c->out.queue;
 
+	if (!c->out.swaps)
+		return;
+	c->out.swaps = false;
 	if (!l)
 		return;
 	do {
 		l = l->queue_next;
+		c->out.swaps |= l->tx.swap;
 		if (l->tx.swap && sr_vtx_may_swap(l))
 			sr_vlink_hear(l, SR_NOTIFY_WORK);
 	} while (l != c->out.queue);
