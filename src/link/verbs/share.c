@@ -27,24 +27,31 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/pages.h"
 
 /* ---- the table of numbers ---- */
 
+static size_t tables_size(unsigned most)
+{
+	return most * (sizeof(struct sr_vnumber) + sizeof(struct sr_number)) +
+	       (most > 1 ? SR_V_OPENS * sizeof(struct sr_vopen) : 0);
+}
+
+/* The tables of a shared carrier lie in pages, which take memory when they are used: the first
+ * numbers are used first. */
 bool sr_vshare_init(struct sr_vcarrier *c, bool asks, bool shares)
 {
 	const unsigned most = shares ? SR_V_LINKS : 1;
+	const size_t size = tables_size(most);
 	struct sr_vshare *s = &c->share;
-	struct sr_number *table = calloc(most, sizeof(*table));
+	struct sr_number *table;
 
-	s->number = calloc(most, sizeof(*s->number));
-	if (!asks && most > 1)
-		s->open = calloc(SR_V_OPENS, sizeof(*s->open));
-	if (!table || !s->number || (!asks && most > 1 && !s->open)) {
-		free(table);
-		free(s->number);
-		free(s->open);
+	s->number = shares ? sr_pages_get_root(size) : calloc(1, size);
+	if (!s->number)
 		return false;
-	}
+	table = (struct sr_number *)(s->number + most);
+	if (shares && !asks)
+		s->open = (struct sr_vopen *)(table + most);
 	sr_numbers_init(&s->numbers, table, most, asks);
 	s->most = most;
 	return true;
@@ -52,9 +59,10 @@ bool sr_vshare_init(struct sr_vcarrier *c, bool asks, bool shares)
 
 void sr_vshare_free(struct sr_vcarrier *c)
 {
-	free(c->share.numbers.table);
-	free(c->share.number);
-	free(c->share.open);
+	if (c->share.most > 1)
+		sr_pages_put_root(c->share.number, tables_size(c->share.most));
+	else
+		free(c->share.number);
 }
 
 static struct sr_vnumber *number_of(struct sr_vcarrier *c, uint32_t number)
