@@ -150,6 +150,33 @@ static int rule_case(unsigned whose, unsigned b)
 	return STRUCK;
 }
 
+/* A carrier whose links have all ended is kept for later ones, but not if another one needs its
+ * memory. */
+static int scarce_case(unsigned a, unsigned b)
+{
+	struct sr_vcarrier *c;
+	struct end *e;
+
+	(void)a, (void)b;
+	begin_shared(8);
+	for (unsigned i = 0; i < 4; i++) {
+		e = ask_prepare(ECHO << 8 | i, listen_port);
+		e->ask.tclass = (uint8_t)(4 * i);	/* each has a carrier of its own */
+		CHECK(!loop_call(ask_call, e));
+		CHECK(ask_wait(e));
+		both_ways(e, 3000, i);
+		c = carrier_of(e);
+		close_end(e);
+		while (links_of(c))
+			usleep(1000);
+		if (i == 2)
+			fake_may_pin(fake_pinned() + 4096);
+	}
+	fake_may_pin(0);
+	end_case();
+	return STRUCK;
+}
+
 /* ---- many that ask at the same time ---- */
 
 static struct end *crowd[CROWD];
@@ -226,6 +253,7 @@ static void test_limit(void)
 static void test_unused(void)
 {
 	run_case(unused_case, 0, 0);
+	run_case(scarce_case, 0, 0);
 }
 
 static void test_rule(void)

@@ -210,13 +210,31 @@ static const char *send_request(struct sr_vask *a)
 
 static void no_more(struct sr_vask *a, const char *reason);
 
+/* Was there too little for a carrier? */
+static bool is_scarce(const char *reason)
+{
+	enum sr_reason why = sr_reason_find(reason);
+
+	return why == SR_REASON_MEMLOCK || why == SR_REASON_DESCRIPTORS || why == SR_REASON_MEMORY;
+}
+
+/* Asks again at the next look. */
+static void ask_later(struct sr_vask *a)
+{
+	ask_release(a);
+	a->retries++;
+	sr_timer_set(&a->timer, LOOK_MS);
+}
+
 static void ask_made(struct sr_vcarrier *c, const char *reason)
 {
 	struct sr_vask *a = c->make.maker;
 
 	if (!reason)
 		reason = send_request(a);
-	if (reason)
+	if (reason && is_scarce(reason) && sr_vcarriers_spare())
+		ask_later(a);
+	else if (reason)
 		no_more(a, reason);
 }
 
@@ -324,14 +342,6 @@ static bool may_move(struct sr_vask *a)
 {
 	return !a->iwarp && !a->moved && !a->there[0] &&
 	       sr_addr_port((struct sockaddr *)&a->ask->dst) < PRIVILEGED;
-}
-
-/* Asks again at the next look. */
-static void ask_later(struct sr_vask *a)
-{
-	ask_release(a);
-	a->retries++;
-	sr_timer_set(&a->timer, LOOK_MS);
 }
 
 /*

@@ -161,6 +161,9 @@ void sr_verbs_rang(struct sr_link *link);
 void sr_vcq_note_armed(struct sr_vlink *l, unsigned bits);
 
 /* ---- tick.c ---- */
+/* Closes the carriers that are kept although no link uses them.  Returns whether there were any.
+ * loop */
+bool sr_vcarriers_spare(void);
 void sr_vlook_init(struct sr_vcarrier *c);
 enum { SR_LOOK = 1, SR_LOOK_SOON = 2, SR_LOOK_WATCH = 4, SR_LOOK_SENDS = 8 };
 /* The timer looks after the carrier, while something is unfinished or its link is dead and not

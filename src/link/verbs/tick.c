@@ -204,6 +204,23 @@ static bool carrier_is_unused(struct sr_vcarrier *c)
 	return over;
 }
 
+bool sr_vcarriers_spare(void)
+{
+	struct sr_vcarrier *c, *next;
+	struct sr_vdev *dev;
+	bool any = false;
+
+	for (dev = sr_vdevs; dev; dev = dev->next)
+		for (c = dev->carriers; c; c = next) {
+			next = c->next;
+			if (!sr_load(&c->shared) || !carrier_is_unused(c))
+				continue;
+			sr_vcarrier_close(c, true);
+			any = true;
+		}
+	return any;
+}
+
 /* Called when it is over: closes the carrier, now or later.  Returns true if it is to be looked at
  * soon again, because what has been posted may still go out.  *ms: else it is to be looked at
  * after so long; 0: need not. */
