@@ -154,26 +154,33 @@ static int rule_case(unsigned whose, unsigned b)
  * memory. */
 static int scarce_case(unsigned a, unsigned b)
 {
+	enum { IDLE = 3, ALL = 5 };
 	struct sr_vcarrier *c;
-	struct end *e;
+	struct end *e[ALL];
+	unsigned i;
 
 	(void)a, (void)b;
 	begin_shared(8);
-	for (unsigned i = 0; i < 4; i++) {
-		e = ask_prepare(ECHO << 8 | i, listen_port);
-		e->ask.tclass = (uint8_t)(4 * i);	/* each has a carrier of its own */
-		CHECK(!loop_call(ask_call, e));
-		CHECK(ask_wait(e));
-		both_ways(e, 3000, i);
-		c = carrier_of(e);
-		close_end(e);
+	for (i = 0; i < ALL; i++) {
+		e[i] = ask_prepare(ECHO << 8 | i, listen_port);
+		e[i]->ask.tclass = (uint8_t)(4 * i);	/* each has a carrier of its own */
+	}
+	for (i = 0; i < IDLE; i++) {
+		CHECK(!loop_call(ask_call, e[i]));
+		CHECK(ask_wait(e[i]));
+		both_ways(e[i], 3000, i);
+		c = carrier_of(e[i]);
+		close_end(e[i]);
 		while (links_of(c))
 			usleep(1000);
-		if (i == 2)
-			fake_may_pin(fake_pinned() + 4096);
 	}
+	fake_may_pin(fake_pinned() + 4096);
+	for (i = IDLE; i < ALL; i++)
+		CHECK(!loop_call(ask_call, e[i]));
+	for (i = IDLE; i < ALL; i++)
+		CHECK(ask_wait(e[i]));
 	fake_may_pin(0);
-	end_case();
+	end_all(e + IDLE, ALL - IDLE);
 	return STRUCK;
 }
 

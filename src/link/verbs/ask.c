@@ -232,10 +232,12 @@ static void ask_made(struct sr_vcarrier *c, const char *reason)
 
 	if (!reason)
 		reason = send_request(a);
-	if (reason && is_scarce(reason) && sr_vcarriers_spare())
-		ask_later(a);
-	else if (reason)
+	if (reason && is_scarce(reason) && sr_vcarriers_spare()) {
+		ask_release(a);
+		sr_timer_set(&a->timer, LOOK_MS);
+	} else if (reason) {
 		no_more(a, reason);
+	}
 }
 
 static const char *route_resolved(struct sr_vask *a)

@@ -38,13 +38,14 @@ struct sr_vlink *sr_vlink_new(const struct sr_vlink_for *f);	/* of no carrier ye
 /* Begins to make a link and its carrier on a resolved or requested id, which becomes the carrier's;
  * NULL: no memory.  made() is called later, unless c->make.made was set to NULL meanwhile: the
  * carrier has its queue pair, and receives are posted; or there is a reason, and the carrier is
- * closed afterwards.  Then its link may be gone.  loop. */
+ * closed afterwards.  loop. */
 struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 			       const struct sr_vlink_for *f, const struct sr_question *first,
 			       void (*made)(struct sr_vcarrier *, const char *reason),
 			       void *maker);
 /* Nothing of the device is the carrier's any more: it goes, now or soon.  loop, idempotent */
 void sr_vcarrier_close(struct sr_vcarrier *c, bool disconnects);
+bool sr_vmake_unmakes(void);	/* Does a job destroy a carrier, or will one?  loop */
 /* ---- vlink.c ---- */
 /* The link broke, or the peer broke it.  any, not locked. */
 void sr_vlink_fail(struct sr_vlink *l, const char *reason);
@@ -142,6 +143,8 @@ void sr_vcq_free(struct sr_vcarrier *c);
 /* The service thread watches the channel, or no longer.  False: it cannot be watched
  * (epoll(7), max_user_watches), and the timer has to look at the carrier.  loop. */
 bool sr_vcq_watch(struct sr_vcarrier *c, bool on);
+/* Does a thread sleep, or an epoll set wait, for what comes?  locked. */
+bool sr_vcq_any_sleeper(const struct sr_vcarrier *c);
 /* Takes completions of our own requests; returns whether there were any.  locked. */
 bool sr_vcq_take_sent(struct sr_vcarrier *c);
 /* Handles completions.  locked. */
@@ -161,8 +164,8 @@ void sr_verbs_rang(struct sr_link *link);
 void sr_vcq_note_armed(struct sr_vlink *l, unsigned bits);
 
 /* ---- tick.c ---- */
-/* Closes the carriers that are kept although no link uses them.  Returns whether there were any.
- * loop */
+/* Closes the carriers that are kept although no link uses them.  Returns whether any carrier ends
+ * now.  loop */
 bool sr_vcarriers_spare(void);
 void sr_vlook_init(struct sr_vcarrier *c);
 enum { SR_LOOK = 1, SR_LOOK_SOON = 2, SR_LOOK_WATCH = 4, SR_LOOK_SENDS = 8 };

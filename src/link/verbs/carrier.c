@@ -6,7 +6,8 @@
  * carrier's jobs and its posted tasks, and there is one from the carrier's making until its last
  * job has ended.  The last reference is always given back in the loop, which frees the carrier;
  * another thread may take one while it has a link of the carrier.  A carrier that is not shared
- * is closed (make.c) when its link leaves, one that is shared when it has been idle (tick.c).
+ * is closed (make.c) when its link leaves, one that is shared when it has been idle, or when another
+ * one needs its memory (tick.c).
  *
  * A link whose stream has let go of it may have to stay (share.c).  It also stays while a job of
  * the carrier runs, because that goes through the links.

@@ -200,8 +200,7 @@ static struct sr_vsleeper *sleeper_place(struct sr_vcarrier *c, pthread_t thread
 	return s ? s : sleeper_find(c, 0, NULL);
 }
 
-/* Does a thread sleep, or an epoll set wait, for what comes? */
-static bool any_sleeper(const struct sr_vcarrier *c)
+bool sr_vcq_any_sleeper(const struct sr_vcarrier *c)
 {
 	bool any = c->cq.dispatched || c->cq.armed_once;
 
@@ -218,7 +217,7 @@ static void take_event(struct sr_vcarrier *c)
 		return;
 	read_events(c);
 	sr_vcq_reap(c);
-	if (!c->cq.watched && !any_sleeper(c))
+	if (!c->cq.watched && !sr_vcq_any_sleeper(c))
 		return;
 	arm_cqs(c);
 	sr_vcq_reap(c);
@@ -236,15 +235,13 @@ void sr_vcq_await_out(struct sr_vcarrier *c)
 /* ---- program threads ---- */
 
 /* Notes that the calling thread sleeps on the channel's descriptor, perhaps for another link, too.
- * Returns false if as many threads and sets have it as may (SR_V_DIRECT).  While any thread is
- * dispatched the service thread takes what comes, and those that have the descriptor are woken in
- * vain: no further one gets it. */
+ * Returns false if as many threads and sets have it as may (SR_V_DIRECT). */
 static bool become_direct(struct sr_vcarrier *c)
 {
 	const pthread_t me = pthread_self();
 	struct sr_vsleeper *s = sleeper_place(c, me, NULL);
 
-	if (!c->qp || !s || (c->cq.dispatched && !s->thread))
+	if (!c->qp || !s)
 		return false;
 	s->thread = me;
 	s->arms++;

@@ -220,10 +220,18 @@ static void carrier_start_job(struct sr_vcarrier *c, void (*run)(struct sr_job *
 	sr_job_start(&c->make.job);
 }
 
+static unsigned unmaking;	/* carriers; loop */
+
+bool sr_vmake_unmakes(void)
+{
+	return unmaking;
+}
+
 static void carrier_unmade(struct sr_job *job)
 {
 	struct sr_vcarrier *c = SR_OF(struct sr_vcarrier, make.job, job);
 
+	unmaking--;
 	c->make.busy = false;
 	sr_vlib.cm_destroy_id(c->make.id);
 	sr_vdev_idle(c->dev);
@@ -274,6 +282,7 @@ void sr_vcarrier_close(struct sr_vcarrier *c, bool disconnects)
 	SR_LIST_DROP(c);
 	sr_timer_cancel(&c->look.timer);
 	c->id = NULL;
+	unmaking++;
 	carrier_start_job(c, unmake_job, carrier_unmade);
 }
 
@@ -291,8 +300,7 @@ static const char *begin_use(struct sr_vcarrier *c)
 
 	sr_lock(&c->lock);
 	c->qp = c->id->qp;
-	if (c->links)
-		link_begins(c, c->links);
+	link_begins(c, c->links);
 	c->in.repost_n = SR_V_RQ;
 	failed = sr_vrx_repost(c);
 	sr_packets_init(&c->out.credit);	/* it has these buffers, and the peer knows */

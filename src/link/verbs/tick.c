@@ -21,7 +21,7 @@ enum {
 	SOON_US = 200,		/* a tick while bytes are held back */
 	BUSY_SOON_US = 2000,	/* the same while the program looks itself */
 	BUSY = 3,		/* looks of the program in a tick: more is use */
-	UNSEEN = 25,		/* looks that find no packet: after these the program sees to it */
+	UNSEEN = 25,		/* so many looks after the last packet that the program did not see */
 	IDLE_ASKER_MS = 3000,	/* for which a shared carrier waits for another link */
 	IDLE_ANSWERER_MS = 30000, /* by then the asker must be gone */
 	UNWATCHED_MS = 50,
@@ -208,12 +208,13 @@ bool sr_vcarriers_spare(void)
 {
 	struct sr_vcarrier *c, *next;
 	struct sr_vdev *dev;
-	bool any = false;
+	bool any = sr_vmake_unmakes();
 
 	for (dev = sr_vdevs; dev; dev = dev->next)
 		for (c = dev->carriers; c; c = next) {
 			next = c->next;
-			if (!sr_load(&c->shared) || !carrier_is_unused(c))
+			/* (ask.c closes one whose id an ask still has.) */
+			if (!sr_load(&c->shared) || c->id->context != &c->cm || !carrier_is_unused(c))
 				continue;
 			sr_vcarrier_close(c, true);
 			any = true;
@@ -262,21 +263,33 @@ static bool note_looks(struct sr_vcarrier *c)
 	return yes;
 }
 
-/* Takes what has come, and notes whether packets were among it: then the program that uses the
- * carrier has not looked for a while, because it computes, say. */
-static void look_for_unseen(struct sr_vcarrier *c)
+/* Takes what has come, and notes whether packets were among it that the program did not see, because
+ * it has not looked since the last tick: it computes, say.  If it has looked, the next tick comes
+ * soon, and will know.  Returns whether it has. */
+static bool look_for_unseen(struct sr_vcarrier *c)
 {
 	struct sr_vlook *k = &c->look;
+	bool looked, found;
 	uint32_t taken;
 
 	sr_vcarrier_lock(c);
+	looked = note_looks(c);
 	taken = sr_packets_taken(&c->out.credit);
 	sr_vcq_reap(c);
-	if (sr_packets_taken(&c->out.credit) != taken)
-		k->unseen = UNSEEN;
+	found = sr_packets_taken(&c->out.credit) != taken;
+	if (found && (!looked || !k->unseen))
+		k->unseen = looked ? 1 : UNSEEN;
 	else if (k->unseen)
 		k->unseen--;
 	sr_vcarrier_unlock(c);
+	return looked;
+}
+
+/* May records of other links come to a carrier that nobody watches, because the program that uses it
+ * computes at present?  locked */
+static bool may_come_unseen(struct sr_vcarrier *c)
+{
+	return sr_load(&c->shared) && (c->look.unseen || !sr_vcq_any_sleeper(c));
 }
 
 static void next_look(struct sr_vcarrier *c, bool again, bool soon, unsigned later_ms)
@@ -301,9 +314,9 @@ static void vlook_tick(struct sr_timer *t)
 	struct sr_vlook *k = &c->look;
 	uint64_t now = sr_now_ns();
 	bool whole = now / TICK_NS != k->tick, idles = false, again, soon, waits;
+	const bool looked = look_for_unseen(c);
 	unsigned later_ms = 0;
 
-	look_for_unseen(c);
 	/* A thread that moves the link after this starts the timer again. */
 	atomic_fetch_and_explicit(&k->on, SR_LOOK_WATCH | (whole ? 0 : SR_LOOK),
 				  memory_order_relaxed);
@@ -321,9 +334,9 @@ static void vlook_tick(struct sr_timer *t)
 		waits = sr_vpost_waits(c);
 		if (waits)
 			sr_vcq_await_out(c);
-		soon = c->qp && !c->cq.watched && (waits || (sr_load(&c->shared) && k->unseen));
+		soon = c->qp && !c->cq.watched && (waits || may_come_unseen(c));
 		/* Records of several links wait for no call of the program. */
-		k->busy = !waits || (note_looks(c) && !sr_vpost_gathers(c));
+		k->busy = !waits || (looked && !sr_vpost_gathers(c));
 		sr_vcarrier_unlock(c);
 		later_ms = idles ? SR_V_IDLE_MS : 0;
 	}

@@ -325,7 +325,7 @@ struct sr_vlink {
 	struct sr_vlink *queue_next;	/* in c->out.queue; NULL: it is not there; locked */
 	bool over;			/* both last records have gone; locked */
 	bool lingers;			/* nobody has the link any more; loop */
-	struct sr_vring gone[SR_V_RINGS]; /* whose regions the carrier's last job takes away */
+	struct sr_vring gone[SR_V_RINGS]; /* whose regions a job of the carrier takes away */
 	struct sr_question question;	/* of OPEN */
 	struct sr_vanswer {		/* to OPEN; locked */
 		uint8_t type;		/* REFUSE, THERE or DROP; 0: none of these yet */
