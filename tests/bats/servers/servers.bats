@@ -257,6 +257,9 @@ node_run() {
 
 # -------------------------------------------------------------------- echo
 
+# Has the server closed all streams of its port?  It reports none that it has not.
+all_closed() { [ -z "$(ss -Htn state established state close-wait "sport = :$port")" ]; }
+
 # echo_run SERVER...: with the same client
 echo_run() {
 	serve "$@" "$ADDR" "$port" || return
@@ -264,6 +267,7 @@ echo_run() {
 		>"$t/client.out" || return
 	grep -q "^$streams " "$t/client.out" || return
 	result=$(<"$t/client.out")
+	holds 20 all_closed
 	stop_all
 }
 
