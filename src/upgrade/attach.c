@@ -314,7 +314,7 @@ static void link_died(struct sr_stream *st, unsigned ev)
 		path_failed(st);
 	if (l->ops == &sr_link_verbs && l->role == SR_ROLE_ASKER &&
 	    !(ev & SR_LINK_HELLO) && (ev & SR_LINK_DEAD) &&
-	    link_reason(l) != SR_REASON_PROTOCOL) {
+	    link_reason(l) != SR_REASON_PROTOCOL && !st->up.heard) {
 		/* Some other program may answer on that RDMA port. */
 		sr_ask_ended(st, SR_REASON_NO_LISTENER);
 	} else if (!is_at_end(st) && !has_peer_ended(st, ev) &&

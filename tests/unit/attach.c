@@ -599,6 +599,23 @@ static void breaks(void)
 	end();
 }
 
+/* A link over RDMA dies before HELLO.  Then nobody need know Sockrail there, unless the peer has
+ * answered before. */
+static void dies_unheard(bool heard)
+{
+	stream();
+	attach(&to_show, SR_ROLE_ASKER);
+	st->up.heard = heard;
+	drop(&f->link, "peer-dropped");
+	f->link.ops = &sr_link_verbs;
+	sr_attach_progress(st);
+	f->link.ops = &to_show;
+	CHECK(!st->up.att);
+	CHECK_EQ(st->reason, heard ? SR_REASON_PEER_DROPPED : SR_REASON_NO_LISTENER);
+	sr_link_put(&f->link);
+	end();
+}
+
 int main(void)
 {
 	static const enum sr_role roles[] = {SR_ROLE_ASKER, SR_ROLE_ANSWERER};
@@ -617,6 +634,8 @@ int main(void)
 	asks();
 	by_file = false;
 	breaks();
+	dies_unheard(false);
+	dies_unheard(true);
 	goes_early();
 	for (int i = 0; i < 2; i++)
 		ends_early(roles[i]);

@@ -222,6 +222,7 @@ static void open_accepted(struct sr_vask *a)
 	a->link = NULL;
 	a->opened = false;
 	sr_vask_free(a);
+	ask->heard = true;	/* the peer of a carrier is Sockrail */
 	ask->done(ask, &l->link, NULL);
 }
 
