@@ -25,6 +25,7 @@ static void use_number(struct sr_numbers *s, struct sr_number *n)
 {
 	*n = (struct sr_number){.state = SR_NUMBER_ASKED, .unproven = true};
 	s->used++;
+	s->held++;
 	s->unproven++;
 }
 
@@ -73,6 +74,7 @@ bool sr_number_leave(struct sr_numbers *s, unsigned number)
 
 	if (s->asks)
 		count_no_more(s, n);
+	s->held--;
 	if (n->state == SR_NUMBER_DUE) {
 		free_number(s, n);
 		return true;

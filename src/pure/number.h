@@ -42,6 +42,7 @@ struct sr_numbers {
 	bool asks;		/* this end is the asker */
 	bool proven;		/* one link of the carrier has been proven, at least */
 	unsigned used;		/* numbers that are not free */
+	unsigned held;		/* those for which this end has not sent its last record */
 	unsigned unproven;
 	unsigned below;		/* all numbers up to this one are in use */
 };

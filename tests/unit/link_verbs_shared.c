@@ -720,8 +720,67 @@ static int busy_case(unsigned a, unsigned b)
 	_exit(STRUCK);	/* those that are late are not answered */
 }
 
+/* The asker does not send its last record for a link, but does so much else that it is not silent: the
+ * answerer ends the carrier. */
+static int owing_case(unsigned a, unsigned b)
+{
+	struct sr_link *answerers;
+	struct sr_vlink *l;
+	struct end *e, *f;
+	int i;
+
+	(void)a, (void)b;
+	begin_shared();
+	sr_conf.retry_ms = 200;
+	e = open_end(ECHO << 8 | 1);
+	answerers = sr_link_get(last_end->link);
+	f = open_end(ECHO << 8 | 2);
+	l = sr_vlink(f->link);
+	finish(f);
+	while (take(f, 1 << 20, false))
+		;
+	send_plain(f, SR_MSG_ACKEND);
+	sr_vcarrier_lock(l->c);
+	sr_vpost_due(l->c);
+	l->tx.last = SR_V_DROPPED;
+	l->over = true;		/* or the asker, too, would wait for the answerer */
+	sr_vcarrier_unlock(l->c);
+	for (i = 0; i < 1000 && transfer(e, 100); i++)
+		usleep(10 * 1000);
+	say("%d transfers, %s\n", i, answerers->reason);
+	CHECK(dead(e) && !strcmp(answerers->reason, "timeout"));
+	let_go(f);
+	let_go(e);
+	sr_link_put(answerers);
+	end_case();
+	return STRUCK;
+}
+
+/* An answerer keeps no carrier for an asker that has proven nothing. */
+static int stranger_case(unsigned a, unsigned b)
+{
+	struct sr_vcarrier *c;
+	struct end *e;
+
+	(void)a, (void)b;
+	begin_shared();
+	stranger = true;
+	e = open_end(ECHO << 8 | 1);
+	c = carrier_of(e);
+	sr_vcarrier_get(c);
+	close_end(e);
+	for (int i = 0; i < 20000 && fake_queue_pairs(); i++)
+		usleep(1000);
+	CHECK(c->broken && !strcmp(c->broken, "peer-dropped"));	/* not idle for too long */
+	sr_vcarrier_put(c);
+	end_case();
+	return STRUCK;
+}
+
 static void test_liar(void)
 {
+	run_case(owing_case, 0, 0);
+	run_case(stranger_case, 0, 0);
 	run_case(liar_case, 0, 0);
 	run_case(liar_case, 1, 0);
 	run_case(busy_case, 0, 0);

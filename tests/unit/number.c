@@ -69,10 +69,12 @@ static void each_step(void)
 			sr_numbers_init(&s, number, 3, table[i].asks);
 			number[1].state = (enum sr_number_state)state;
 			s.used = state != FREE;
+			s.held = s.used && state != LEFT;
 			CHECK_EQ(sr_number_comes(&s, 2, table[i].type), want->news);
 			CHECK_EQ(number[1].state,
 				 want->news == SR_NUMBER_WRONG ? state : want->then);
 			CHECK_EQ(s.used, number[1].state != FREE);
+			CHECK_EQ(s.held, s.used && number[1].state != LEFT);
 		}
 	CHECK_EQ(sr_number_comes(&s, 0, SR_MSG_ACK), SR_NUMBER_WRONG);
 	CHECK_EQ(sr_number_comes(&s, 4, SR_MSG_ACK), SR_NUMBER_WRONG);

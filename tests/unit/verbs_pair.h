@@ -145,6 +145,8 @@ static void put_call(void *arg)
 	sr_link_put(e->link);
 }
 
+static bool stranger;	/* the asker does not prove that it has its streams */
+
 /* The handshake, driven by events, in the loop. */
 static void on_work(struct sr_task *t)
 {
@@ -160,7 +162,7 @@ static void on_work(struct sr_task *t)
 	if (asker && (new & SR_LINK_UP))
 		send_hello(e);
 	if (new & SR_LINK_HELLO) {
-		if (!asker)	/* as if the asker had proven that it has the stream */
+		if (!asker && !stranger)	/* as if the asker had proven that it has the stream */
 			e->link->ops->proven(e->link);
 		if (!asker)
 			send_hello(e);

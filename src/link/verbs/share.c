@@ -106,10 +106,13 @@ static void give_number_back(struct sr_vcarrier *c, uint32_t number)
 /* This end sends its last record for the number. */
 static void end_number(struct sr_vcarrier *c, uint32_t number)
 {
-	if (sr_number_leave(&c->share.numbers, number))
+	if (sr_number_leave(&c->share.numbers, number)) {
 		give_number_back(c, number);
-	else
-		tell_askers(c);
+		return;
+	}
+	if (!c->share.numbers.held)
+		sr_vlook_start(c, SR_LOOK);	/* the peer may never send its own */
+	tell_askers(c);
 }
 
 void sr_vshare_begin(struct sr_vlink *l, const struct sr_name *name, uint8_t tclass)

@@ -24,7 +24,9 @@ enum {
 	UNSEEN = 25,		/* so many looks after the last packet that the program did not see */
 	IDLE_ASKER_MS = 3000,	/* for which a shared carrier waits for another link */
 	IDLE_ANSWERER_MS = 30000, /* by then the asker must be gone */
+	IDLE_UNPROVEN_MS = 500,	/* an answerer's, if the peer has proven nothing: so that records go */
 	UNWATCHED_MS = 50,
+	LAST_TIMES = 10,	/* retry_ms within which the peer sends its last record of a link */
 };
 
 #define TICK_NS (TICK_MS * UINT64_C(1000000))
@@ -104,6 +106,17 @@ static bool is_unanswered(struct sr_vlink *l)
 		(sr_link_has_said(&l->link, SR_MSG_END) && !(have & SR_LINK_ACKEND)));
 }
 
+/* Has the peer owed its last record for too long?  It sends that record as soon as it has ours, and
+ * if it only sends others, the link's rings and number would never be free. */
+static bool last_is_overdue(struct sr_vlink *l, uint64_t now)
+{
+	const uint64_t limit = LAST_TIMES * sr_conf.retry_ms * UINT64_C(1000000);
+
+	if (!l->seen.owed_ns)
+		l->seen.owed_ns = now;
+	return now - l->seen.owed_ns > limit;
+}
+
 /* Notes how far the link has come, and returns whether it needs another tick.  While there is
  * traffic its packets have the ACKs and the credit with them; the ticks see to what is left when
  * the traffic stops.  Sets *unanswered if the peer owes an answer.  locked */
@@ -116,6 +129,8 @@ static bool note_progress(struct sr_vlink *l, uint64_t now, bool *unanswered)
 	bool busy = owed || l->lingers;
 
 	*unanswered |= owed;
+	if (dead && owed && last_is_overdue(l, now))
+		sr_vcarrier_break(l->c, "timeout");
 	if (dead)
 		return busy;
 	busy |= owe_unsaid(l, taken);
@@ -169,16 +184,20 @@ static bool last_may_go(struct sr_vcarrier *c)
 	return ends;
 }
 
-/* A shared carrier is broken, or no number of it is in use.  The asker, which decides when the
- * carrier is used again, ends it first.  Returns for how many ms more it stays. */
+/* A shared carrier is broken, or unused.  The asker, which decides when the carrier is used again,
+ * ends it first.  An answerer does not wait for a peer that has proven nothing: anybody can connect.
+ * Returns for how many ms more it stays. */
 static unsigned idle_ms(struct sr_vcarrier *c)
 {
-	const unsigned limit = c->share.numbers.asks ? IDLE_ASKER_MS : IDLE_ANSWERER_MS;
 	uint64_t now = sr_now_ns(), ms;
+	unsigned limit;
 	bool broken;
 
 	sr_lock(&c->lock);
 	broken = c->broken;
+	limit = c->share.numbers.asks	? IDLE_ASKER_MS :
+		c->share.numbers.proven ? IDLE_ANSWERER_MS :
+					  IDLE_UNPROVEN_MS;
 	sr_unlock(&c->lock);
 	if (broken)
 		return 0;
@@ -188,7 +207,8 @@ static unsigned idle_ms(struct sr_vcarrier *c)
 	return ms < limit ? limit - (unsigned)ms : 0;
 }
 
-/* Has the carrier no link in use? */
+/* Has the carrier no link in use?  A number that has no link any more does not count if only the
+ * peer's last record for it is due, because the peer may never send it. */
 static bool carrier_is_unused(struct sr_vcarrier *c)
 {
 	struct sr_vlink *l = c->links;
@@ -197,7 +217,7 @@ static bool carrier_is_unused(struct sr_vcarrier *c)
 	if (!sr_load(&c->shared))
 		return !l || (sr_link_events(&l->link) & SR_LINK_DEAD);
 	sr_lock(&c->lock);
-	over = c->broken || !c->share.numbers.used;
+	over = c->broken || !(l ? c->share.numbers.used : c->share.numbers.held);
 	sr_unlock(&c->lock);
 	if (!over)
 		c->share.idle_ns = 0;

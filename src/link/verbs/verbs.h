@@ -304,6 +304,7 @@ struct sr_vrx {
 /* How far the link had come when the timer last looked (tick.c).  loop */
 struct sr_vseen {
 	uint64_t taken, sum, moved_ns;
+	uint64_t owed_ns;		/* since when the peer owes its last record; 0: not known */
 };
 
 struct sr_vlink {
