@@ -210,14 +210,6 @@ static const char *send_request(struct sr_vask *a)
 
 static void no_more(struct sr_vask *a, const char *reason);
 
-/* Was there too little for a carrier? */
-static bool is_scarce(const char *reason)
-{
-	enum sr_reason why = sr_reason_find(reason);
-
-	return why == SR_REASON_MEMLOCK || why == SR_REASON_DESCRIPTORS || why == SR_REASON_MEMORY;
-}
-
 /* Asks again at the next look. */
 static void ask_later(struct sr_vask *a)
 {
@@ -232,7 +224,7 @@ static void ask_made(struct sr_vcarrier *c, const char *reason)
 
 	if (!reason)
 		reason = send_request(a);
-	if (reason && is_scarce(reason) && sr_vcarriers_spare()) {
+	if (reason && sr_vcarriers_spare(reason)) {
 		ask_release(a);
 		sr_timer_set(&a->timer, LOOK_MS);
 	} else if (reason) {

@@ -164,9 +164,10 @@ void sr_verbs_rang(struct sr_link *link);
 void sr_vcq_note_armed(struct sr_vlink *l, unsigned bits);
 
 /* ---- tick.c ---- */
-/* Closes the carriers that are kept although no link uses them.  Returns whether any carrier ends
- * now.  loop */
-bool sr_vcarriers_spare(void);
+/* If the reason says that there was too little for a carrier, closes the carriers that are kept
+ * although no link uses them.  Returns whether any carrier ends now, so that the next one may be
+ * had.  loop */
+bool sr_vcarriers_spare(const char *reason);
 void sr_vlook_init(struct sr_vcarrier *c);
 enum { SR_LOOK = 1, SR_LOOK_SOON = 2, SR_LOOK_WATCH = 4, SR_LOOK_SENDS = 8 };
 /* The timer looks after the carrier, while something is unfinished or its link is dead and not

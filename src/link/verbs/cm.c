@@ -267,6 +267,8 @@ static void accept_made(struct sr_vcarrier *c, const char *reason)
 	}
 	if (!reason)
 		return;
+	if (sr_vcarriers_spare(reason))
+		reason = "timeout";	/* the peer asks again soon */
 	sr_vcarrier_fail(c, reason);	/* first: the peer may end the stream once it is refused */
 	vcm_reject(c->id, reason);
 }

@@ -224,12 +224,15 @@ static bool carrier_is_unused(struct sr_vcarrier *c)
 	return over;
 }
 
-bool sr_vcarriers_spare(void)
+bool sr_vcarriers_spare(const char *reason)
 {
+	const enum sr_reason why = sr_reason_find(reason);
 	struct sr_vcarrier *c, *next;
 	struct sr_vdev *dev;
 	bool any = sr_vmake_unmakes();
 
+	if (why != SR_REASON_MEMLOCK && why != SR_REASON_DESCRIPTORS && why != SR_REASON_MEMORY)
+		return false;
 	for (dev = sr_vdevs; dev; dev = dev->next)
 		for (c = dev->carriers; c; c = next) {
 			next = c->next;
