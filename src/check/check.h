@@ -93,8 +93,9 @@ void check_streams(struct checked *c);		/* stream.c */
 void find_program(struct checked *c);		/* program.c */
 void load_checked_unit(const struct checked *c);	/* unit.c */
 
-/* limits.c: about a limit of this process (here), or of a unit. */
-void judge_memlock(const char *what, unsigned long long soft, unsigned long long hard,
+/* limits.c: about a limit of this process (here), or of a unit.  judge_memlock() returns whether it
+ * is enough. */
+bool judge_memlock(const char *what, unsigned long long soft, unsigned long long hard,
 		   bool here);
 void judge_nofile(const char *what, unsigned long long soft, unsigned long long hard,
 		  bool here);

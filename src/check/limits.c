@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * limits.c - how many streams locked memory and descriptors allow.
+ * limits.c - how many queue pairs locked memory allows, and how many streams descriptors.
  */
 #include <stdio.h>
 #include <sys/resource.h>
@@ -8,16 +8,21 @@
 
 #include "check.h"
 
-/* What an idle link over RDMA locks with the default rings: its packet buffers.  The rings of busy
- * links grow, all together, into half of what may be locked, so the other half is left for idle
- * links (src/link/verbs/mem.c). */
+/* What a queue pair locks while its streams are idle, with the default rings: its packet buffers.
+ * The rings of busy streams grow, all together, into half of what may be locked, so the other half
+ * is left for queue pairs (src/link/verbs/mem.c). */
 #define IDLE_BYTES (48ull << 10)
-/* What hardware locks for a link's queues: the figure of mlx5 (providers/mlx5 of rdma-core 65),
+/* What hardware locks for the queues of a queue pair: the figure of mlx5 (providers/mlx5 of rdma-core 65),
  * whose send and receive queue take 12 kB together, and each of the two completion queues 4 kB.
  * If the queue pair were made with only the operations that are used (send_ops_flags), it would
  * take 8 kB: that is not worth a second way to make one.  The kernel's software devices lock
  * nothing for queues. */
 #define QUEUE_BYTES (20ull << 10)
+/* So many queue pairs are enough for a process, which has them with eight others then, if it has
+ * eight with each, as SOCKRAIL_CARRIERS allows by default. */
+#define ENOUGH 64
+/* A service has many clients, and at least one queue pair for each process among these. */
+#define ENOUGH_FOR_SERVICE 200
 #define CAP_IPC_LOCK_BIT 14	/* linux/capability.h */
 #define FIRST_USER_NAMESPACE 0xEFFFFFFDu /* PROC_USER_INIT_INO of linux/proc_ns.h */
 
@@ -30,25 +35,28 @@ static bool no_limit_applies(void)
 	       (stat("/proc/self/ns/user", &st) || st.st_ino == FIRST_USER_NAMESPACE);
 }
 
-void judge_memlock(const char *what, unsigned long long soft, unsigned long long hard,
+bool judge_memlock(const char *what, unsigned long long soft, unsigned long long hard,
 		   bool here)
 {
-	unsigned long long idle = soft / (IDLE_BYTES + (have_hardware() ? QUEUE_BYTES : 0));
+	unsigned long long pairs = soft / (IDLE_BYTES + (have_hardware() ? QUEUE_BYTES : 0));
+	bool enough = pairs >= (here ? ENOUGH : ENOUGH_FOR_SERVICE);
 	char a[32], b[64] = "", h[32];
 
 	if (soft == RLIM_INFINITY) {
 		say(OK, what, "unlimited");
-		return;
+		return true;
 	}
 	if (here)
 		snprintf(b, sizeof(b), " (hard limit %s)", size_text(h, hard));
-	say(idle >= 200 ? OK : !idle && have_device() ? PROBLEM : WARNING, what,
-	    "%s%s: enough for about %llu idle streams over RDMA, or %llu beside busy ones, "
-	    "whose rings grow into half of it%s", size_text(a, soft), b, idle, idle / 2,
-	    have_hardware() ? "; each locks 48 kB, and about 20 kB for queues of the device" : "");
-	if (here && idle < 200)
+	say(enough ? OK : !pairs && have_device() ? PROBLEM : WARNING, what,
+	    "%s%s: enough for about %llu queue pair%s, or %llu beside busy streams, whose rings grow "
+	    "into half of it. Each locks 48 kB%s. The streams between two processes share up to "
+	    "eight", size_text(a, soft), b, pairs, pairs == 1 ? "" : "s", pairs / 2,
+	    have_hardware() ? ", and about 20 kB for queues of the device" : "");
+	if (here && !enough)
 		remedy("memlock", "ulimit -l unlimited (root, or limits.conf(5)), or the "
 				  "profile memory. Shared memory needs none");
+	return enough;
 }
 
 /* A link over shared memory takes two descriptors, and links may take half of the limit. */

@@ -268,9 +268,7 @@ static void judge_limits(struct looking *l)
 
 	if (root)
 		say(OK, "LimitMEMLOCK=", "does not apply to root (CAP_IPC_LOCK)");
-	else
-		judge_memlock("LimitMEMLOCK=", memlock, memlock, false);
-	if (!root && memlock < 16 << 20)
+	else if (!judge_memlock("LimitMEMLOCK=", memlock, memlock, false))
 		unit_remedy(l, "memlock", "LimitMEMLOCK=infinity");
 	judge_nofile("LimitNOFILE=", nofile, nofile, false);
 	if (nofile <= DEFAULT_NOFILE)

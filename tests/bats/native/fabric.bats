@@ -114,7 +114,7 @@ in_fabric() {
 	told problem "device cable, port 1" "check the cable" no-device
 	told warning "port mapper" "systemctl enable --now iwpmd"
 	told ok "device rxe0, port 1" "RoCE v2, network device eth2, 1 addresses"
-	told warning "locked memory" "about 15 idle streams" memlock # 48 and 20 kB each
+	told warning "locked memory" "about 15 queue pairs" memlock # 48 and 20 kB each
 	untold ok "device rxe0, port 1" "2.5 Gb/sec"
 	untold ok "traffic class, rxe0 port 1" ""
 }
