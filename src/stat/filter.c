@@ -31,7 +31,8 @@ static bool parse_state(struct stat_term *t, const char *word)
 	return false;
 }
 
-/* Queue pairs have numbers of 24 bits. */
+/* Queue pairs have numbers of 24 bits.  Those of two devices may have the same one: the list shows
+ * the device, too. */
 static bool parse_qp(struct stat_term *t, const char *word)
 {
 	char *end;

@@ -72,6 +72,13 @@ static void summary_reasons(const struct stat_all *all)
 	}
 }
 
+/* Do both use the same queue pair?  Each device numbers its own, so that two devices may have the
+ * same number; the link's name has that of the device. */
+static bool is_same_pair(const struct stat_stream *a, const struct stat_stream *b)
+{
+	return a->qp == b->qp && a->pid == b->pid && !strcmp(a->link, b->link);
+}
+
 /* Shows how many queue pairs the streams use that are on RDMA now. */
 static void summary_queue_pairs(const struct stat_all *all)
 {
@@ -83,7 +90,7 @@ static void summary_queue_pairs(const struct stat_all *all)
 		if (!s->qp)
 			continue;
 		for (k = 0; k < i; k++)
-			if (all->stream[k].qp == s->qp && all->stream[k].pid == s->pid)
+			if (is_same_pair(&all->stream[k], s))
 				break;
 		streams++;
 		pairs += k == i;

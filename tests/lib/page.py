@@ -3,9 +3,10 @@
 #
 # page.py - a process with a page of statistics that is none of this version.
 #
-# Usage: page.py other | unsealed | noise PAGE
+# Usage: page.py other | unsealed | noise | devices PAGE
 # other: of version 99.  unsealed: PAGE, a copy of a real one, but it could be cut off.
-# noise: the same, sealed, with a head that makes sense and all else 0xee.
+# noise: the same, sealed, with a head that makes sense and all else 0xee.  devices: the same, sealed,
+# with its streams over shared memory on queue pairs with one number, each of another device.
 
 import fcntl
 import mmap
@@ -16,6 +17,7 @@ import time
 
 F_ADD_SEALS, SEALS = 1033, 1 | 2 | 4
 HEAD, PROGRAM, HIGH = 4096, 48, 192
+SLOT_SIZE, DIRECTIONS, DIRECTION_SIZE, QP, LINK = 16, 64, 192, 108, 112  # base/page.h
 
 how = sys.argv[1]
 old = open(sys.argv[2], "rb").read()
@@ -29,6 +31,17 @@ if how == "other":
 if how == "noise":
     page[PROGRAM:PROGRAM + 128] = b"\x1b[31m\"}" + b"\xff" * 121
     page[HIGH:] = b"\xee" * (len(old) - HIGH)
+if how == "devices":
+    size, streams = struct.unpack_from("I", page, SLOT_SIZE)[0], 0
+    for slot in range(HEAD, len(page) - size + 1, size):
+        for at in slot + DIRECTIONS, slot + DIRECTIONS + DIRECTION_SIZE:
+            if page[at + LINK:at + LINK + 4] != b"shm\0":
+                break
+            struct.pack_into("I", page, at + QP, 17)
+            struct.pack_into("16s", page, at + LINK, b"verbs:rxe%d" % streams)
+        else:
+            streams += 1
+    assert streams == 2
 if how != "unsealed":
     fcntl.fcntl(fd, F_ADD_SEALS, SEALS)
 print("ready", flush=True)

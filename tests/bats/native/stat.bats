@@ -308,6 +308,19 @@ time.sleep(60)'
 	"$STAT" --json 2>/dev/null | python3 -m json.tool >/dev/null
 }
 
+@test "queue pairs of two devices may have the same number" {
+	running
+	for fd in /proc/"$pid"/fd/*; do
+		[[ $(readlink "$fd") = /memfd:sockrail-stat* ]] && cat "$fd" >"$BATS_TEST_TMPDIR/page"
+	done
+	start devices "$SR_TOP/tests/lib/page.py" devices "$BATS_TEST_TMPDIR/page"
+	until grep -q ready "$BATS_TEST_TMPDIR/devices.out"; do sleep 0.05; done
+	run -0 --separate-stderr "$STAT" --summary --pid="$pid"
+	[[ $output = *"  2 queue pairs with 2 streams"* ]]
+	run -0 --separate-stderr "$STAT" -H --pid="$pid" qp = 17
+	[ "$(grep -c 'verbs:rxe[01]' <<<"$output")" = 2 ]
+}
+
 @test "a process without room for a page works as well" {
 	start small bash -c 'ulimit -f 1000; exec "$@"' - "$SOCKRAIL" "$SR_TOP/tests/lib/streams.py"
 	until grep -q ready "$BATS_TEST_TMPDIR/small.out"; do sleep 0.05; done
