@@ -201,7 +201,7 @@ static void run_tasks(void)
 }
 
 /* ---- timers: a pairing heap, because to set a timer takes only one comparison, and there
- * may be a timer for each link. ---- */
+ * may be a timer for each carrier. ---- */
 
 /* Melds two heaps, which are no parts of others; returns the root, or NULL. */
 static struct sr_timer *timer_meld(struct sr_timer *a, struct sr_timer *b)

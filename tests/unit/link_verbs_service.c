@@ -70,7 +70,7 @@ static void drop_call(void *arg)
 	last_end->link->ops->drop(last_end->link, arg);
 }
 
-static const char *unmade_at = "v_alloc_pd"; /* one for each link */
+static const char *unmade_at = "v_alloc_pd"; /* one for each carrier */
 
 /* A link goes while it is being made: the asker's, or (n is 2) the answerer's. */
 static int unmade_case(unsigned how, unsigned n)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * ask.c - the asker's part of cm.c: its id resolves the address, then the route, and connects.
- * With SOCKRAIL_CARRIERS an ask first tries to do without a connection of its own (reuse.c).
+ * Unless SOCKRAIL_CARRIERS is 0, an ask first tries to do without a connection of its own (reuse.c).
  *
  * All in the loop.  No locks but the carrier's, when the connection is established.
  */
