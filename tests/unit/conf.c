@@ -52,7 +52,7 @@ static void defaults(void)
 	CHECK(sr_conf.memory == 256 << 20);
 	CHECK(sr_conf.spin_us == 100);
 	CHECK(!sr_conf.io_uring);
-	CHECK(!sr_conf.policy.carriers);
+	CHECK(sr_conf.policy.carriers == 8);
 	CHECK(sr_conf.log == SR_WARN);
 	CHECK(!sr_conf.log_file[0] && !sr_conf.report[0]);
 	CHECK(sr_process_ours());
@@ -92,7 +92,7 @@ static void good(void)
 	GOOD("MEMORY", "3g", sr_conf.memory == (size_t)3 << 30);
 	GOOD("SPIN_US", "0", sr_conf.spin_us == 0);
 	GOOD("IO_URING", "1", sr_conf.io_uring);
-	GOOD("CARRIERS", "8", sr_conf.policy.carriers == 8);
+	GOOD("CARRIERS", "0", !sr_conf.policy.carriers);
 	GOOD("LOG", "trace", sr_conf.log == SR_TRACE);
 	GOOD("LOG_FILE", "/a/b", !strcmp(sr_conf.log_file, "/a/b"));
 	GOOD("REPORT", "/x", !strcmp(sr_conf.report, "/x"));
@@ -155,8 +155,8 @@ static void bad(void)
 	BAD("SPIN_US", "5 ", "100", sr_conf.spin_us == 100);
 	BAD("IO_URING", "yes", "0", !sr_conf.io_uring);
 	BAD("IO_URING", "2", "0", !sr_conf.io_uring);
-	BAD("CARRIERS", "65", "0", !sr_conf.policy.carriers);
-	BAD("CARRIERS", "-1", "0", !sr_conf.policy.carriers);
+	BAD("CARRIERS", "65", "8", sr_conf.policy.carriers == 8);
+	BAD("CARRIERS", "-1", "8", sr_conf.policy.carriers == 8);
 	BAD("LOG", "warning", "warn", sr_conf.log == SR_WARN);
 }
 

@@ -121,7 +121,7 @@ static void rules(void)
 	CHECK(policy(true, "10.1.1.1", 6379)->ring_first == 64 << 10);
 	CHECK(policy(true, "10.1.1.1", 6379)->ring_max == 4 << 20);
 	CHECK(policy(true, "10.1.1.1", 6379)->tos == 104 && !sr_conf.policy.tos);
-	CHECK(policy(true, "10.1.1.1", 6379)->carriers == 3 && !sr_conf.policy.carriers);
+	CHECK(policy(true, "10.1.1.1", 6379)->carriers == 3 && sr_conf.policy.carriers == 8);
 	/* Knobs that stand below a rule in the file count for it, too. */
 	CHECK(policy(true, "10.1.1.1", 6379)->upgrade_wait_ms == 77);
 	CHECK(policy(true, "10.9.1.1", 80)->upgrade == SR_NEVER);
