@@ -264,20 +264,25 @@ static uint64_t held_back(struct end *e)
 	return n;
 }
 
+/* After how long the service thread looks soon.  On a shared carrier it looks every 2 ms already. */
+enum { LOOK_US = 200, LOOK_SHARED_US = 2000 };
+
 /* When the service thread looks; 0: that is not known, because it has just done so. */
 static uint64_t next_look_ns;
 
 static void look_call(void *arg)
 {
-	struct sr_vlook *k = &sr_vlink(((struct end *)arg)->link)->c->look;
+	struct sr_vcarrier *c = sr_vlink(((struct end *)arg)->link)->c;
+	struct sr_vlook *k = &c->look;
 	uint64_t now = sr_now_ns();
+	bool is_known = !k->busy || sr_load(&c->shared);
 
-	next_look_ns = k->busy || k->timer.at_ns <= now ? 0 : k->timer.at_ns - now;
+	next_look_ns = is_known && k->timer.at_ns > now ? k->timer.at_ns - now : 0;
 }
 
 /* Three small writes, and then no call.  The third is held back until the others have
  * completed, and the service thread looks soon. */
-static bool hold_once(struct end *e)
+static bool hold_once(struct end *e, unsigned us)
 {
 	uint64_t ns;
 	int i;
@@ -293,28 +298,31 @@ static bool hold_once(struct end *e)
 	CHECK(!loop_call(look_call, e));
 	ns = next_look_ns;
 	say("the next look is in %u us\n", (unsigned)(ns / 1000));
-	CHECK(ns <= 200000);
+	CHECK(ns <= us * UINT64_C(1000));
 	fake_pause(false);
 	while (held_back(e))
 		usleep(100);
 	return ns;
 }
 
-static struct end *begin_with_sink(void)
+static struct end *begin_with_sink(bool shares)
 {
-	begin_case();
+	if (shares)
+		begin_case();
+	else
+		begin_unshared();
 	try_listen();
 	return open_end(SINK << 8 | 2);
 }
 
-static int held_case(unsigned a, unsigned b)
+static int held_case(unsigned us, unsigned b)
 {
 	struct end *e;
 	int i;
 
-	(void)a, (void)b;
-	e = begin_with_sink();
-	for (i = 0; i < 100 && !hold_once(e); i++)
+	(void)b;
+	e = begin_with_sink(us == LOOK_SHARED_US);
+	for (i = 0; i < 100 && !hold_once(e, us); i++)
 		;
 	CHECK(i < 100);
 	close_end(e);
@@ -324,13 +332,13 @@ static int held_case(unsigned a, unsigned b)
 
 /* A program that only sends takes its completions itself: none of them wakes the service
  * thread. */
-static int sender_case(unsigned a, unsigned b)
+static int sender_case(unsigned shares, unsigned b)
 {
 	struct end *e;
 	int i;
 
-	(void)a, (void)b;
-	e = begin_with_sink();
+	(void)b;
+	e = begin_with_sink(shares);
 	usleep(150 * 1000);
 	while (!is_watched(e))	/* idle */
 		usleep(1000);
@@ -346,8 +354,10 @@ static int sender_case(unsigned a, unsigned b)
 
 static void test_small(void)
 {
-	run_case(held_case, 0, 0);
-	run_case(sender_case, 0, 0);
+	run_case(held_case, LOOK_US, 0);
+	run_case(held_case, LOOK_SHARED_US, 0);
+	run_case(sender_case, false, 0);
+	run_case(sender_case, true, 0);
 }
 
 /* ---- many links at once ---- */
@@ -380,7 +390,7 @@ static int turns_case(unsigned a, unsigned b)
 	unsigned i, before;
 
 	(void)a, (void)b;
-	begin_case();
+	begin_unshared();
 	try_listen();
 	first = open_end(ECHO << 8 | AT_ONCE);
 	before = fake_slow_in_loop();
@@ -450,7 +460,7 @@ int sr_sys_fails(long number)
 static void begin_case_with_a_loop(void)
 {
 	CHECK(!loop_call(no_call, NULL));
-	begin_case();
+	begin_unshared();
 }
 
 /* unwatched: the peer answers PROBEs, although its service thread cannot watch the link. */
@@ -599,7 +609,7 @@ static int last_case(unsigned a, unsigned b)
 	struct end *e;
 
 	(void)a, (void)b;
-	begin_case();
+	begin_unshared();
 	try_listen();
 	e = open_end(SINK << 8 | 1);
 	fake_fail("cm_disconnect", 1, EIO);
