@@ -252,8 +252,19 @@ static void test_woken(void)
 	close_end(e);
 }
 
+/* On shared carriers, and with one for each link. */
+static void shared_and_alone(void (*test)(void))
+{
+	const unsigned most = sr_conf.policy.carriers;
+
+	test();
+	sr_conf.policy.carriers = 0;
+	test();
+	sr_conf.policy.carriers = most;
+}
+
 /* Threads asleep on their own links; none is forgotten. */
-static void test_asleep(void)
+static void sleep_on_each(void)
 {
 	enum { N = 8 };
 	struct end *e[N];
@@ -267,6 +278,11 @@ static void test_asleep(void)
 		pthread_join(e[i]->thread, NULL);
 	for (i = 0; i < N; i++)
 		close_end(e[i]);
+}
+
+static void test_asleep(void)
+{
+	shared_and_alone(sleep_on_each);
 }
 
 /* What was queued by small writes goes out though nobody calls again. */
@@ -568,7 +584,7 @@ static void test_gone(void)
 	close_end(e);
 }
 
-static void test_many(void)
+static void ask_for_many(void)
 {
 	enum { ASKED = 70 };
 	struct end *e[ASKED], *one;
@@ -595,6 +611,11 @@ static void test_many(void)
 		CHECK(take(e[i], 3000, true) == 3000);
 	for (i = 0; i < n; i++)
 		close_end(e[i]);
+}
+
+static void test_many(void)
+{
+	shared_and_alone(ask_for_many);
 }
 
 static const struct test tests[] = {

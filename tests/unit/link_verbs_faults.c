@@ -11,11 +11,16 @@
 
 enum { NUMBERS = 17000 };
 
+static bool shares;	/* the cases' links share carriers */
+
 static int verb_case(unsigned verb, unsigned n)
 {
 	int result;
 
-	begin_case();
+	if (shares)
+		begin_case();
+	else
+		begin_unshared();
 	fake_fail(fake_verb(verb), n, n & 1 ? ENOMEM : EIO);
 	try_listen();
 	session(BYTES);
@@ -24,7 +29,7 @@ static int verb_case(unsigned verb, unsigned n)
 	return result;
 }
 
-static void test_verbs(void)
+static void fail_each_verb(void)
 {
 	unsigned i, n, total = 0;
 
@@ -37,6 +42,14 @@ static void test_verbs(void)
 		}
 	say("%u failures\n", total);
 	CHECK(total > 60);
+}
+
+static void test_verbs(void)
+{
+	for (int i = 0; i < 2; i++) {
+		shares = i;
+		fail_each_verb();
+	}
 }
 
 static int status_case(unsigned status, unsigned n)
@@ -463,7 +476,7 @@ static int soak_case(unsigned seed, unsigned seconds)
 	struct soak t[4];
 	unsigned i;
 
-	begin_case();
+	begin_numbered(seed);
 	try_listen();
 	say("seed %u\n", seed);
 	for (i = 0; i < COUNT(t); i++) {
@@ -482,9 +495,11 @@ static int soak_case(unsigned seed, unsigned seconds)
 
 static void test_soak(void)
 {
-	const char *seed = getenv("SEED");
+	const char *text = getenv("SEED");
+	unsigned seed = text ? atoi(text) : 1;
 
-	run_case(soak_case, seed ? atoi(seed) : 1, 3);
+	run_case(soak_case, seed, 2);
+	run_case(soak_case, seed + 1, 2);
 }
 
 static void test_long_soak(void)

@@ -547,7 +547,7 @@ static void many_transfers(void)
 
 static int late_case(unsigned us, unsigned n)
 {
-	begin_case();
+	begin_numbered(n);
 	try_listen();
 	fake_delay(us, n);
 	many_transfers();
@@ -582,7 +582,7 @@ static int step_case(unsigned seed, unsigned unused)
 	pthread_t t;
 
 	(void)unused;
-	begin_case();
+	begin_numbered(seed);
 	try_listen();
 	fake_delay(0, seed);
 	fake_pause(true);

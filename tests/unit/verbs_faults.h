@@ -97,6 +97,15 @@ static void begin_case(void)
 	fake_plug(iwarp);
 }
 
+/* The links of every second case have carriers of their own. */
+static inline void begin_numbered(unsigned n)
+{
+	if (n % 2)
+		begin_unshared();
+	else
+		begin_case();
+}
+
 /* What failed fails no more: the next stream gets its link. */
 static void end_case(void)
 {
