@@ -704,10 +704,11 @@ static void crowd_client(void)
 /* A loop that has each stream in its set for bytes and room, as libev's and UCX's have, and
  * answers.  There is room all the time, of which nobody need hear: neither a thread asleep in
  * the outer set, nor the kernel, of which each change of the set is a write.  (With CASE_POSTS
- * each answer may be a write, too: a soft device's driver posts by one.) */
+ * each answer may be so many writes, too: a soft device's driver posts by one.) */
 static void edges_server(int lfd)
 {
-	unsigned long posts = getenv("CASE_POSTS") ? ROUNDS : 0;
+	const char *text = getenv("CASE_POSTS");
+	unsigned long posts = text ? strtoul(text, NULL, 10) * ROUNDS : 0;
 	int inner = new_set(), outer = outer_set(inner, EPOLLIN), fd = answer(lfd);
 	struct epoll_event ev;
 	unsigned long n = 0;
