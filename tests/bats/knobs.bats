@@ -58,6 +58,35 @@ r = c.syscall(ctypes.c_long(425), ctypes.c_long(0), ctypes.c_long(0)); print(r, 
 	run -1 grep -vE "link ${SR_TEST_LINK}[^ ]* is closed$" <<<"$output"
 }
 
+# have_queue_pairs N NAME=VALUE: a client's three streams, which one thread opens
+have_queue_pairs() {
+	local port t=$BATS_TEST_TMPDIR server shown
+	rm -f "$t/go"
+	port
+	start server rail python3 "$SR_TOP/tests/lib/crowd.py" server "$ADDR" "$port" 3
+	server=$pid
+	listening "$port"
+	CROWD_HOLD=$t/go start client rail env "$2" \
+		python3 "$SR_TOP/tests/lib/crowd.py" client "$ADDR" "$port" 0 3
+	said client served
+	shown=$("$SR_BUILD/sockrail-stat" --json dport = ":$port")
+	echo "$2: $shown"
+	: >"$t/go"
+	await
+	pid=$server
+	await
+	[ "$(grep -oE '"qp":[0-9]+' <<<"$shown" | sort -u | wc -l)" = "$1" ]
+}
+
+@test "SOCKRAIL_CARRIERS=0, or a rule that says so: each stream has a queue pair of its own" {
+	[ "$SR_TEST_LINK" = verbs ] || skip "over RDMA only"
+	need python3
+	have_queue_pairs 1 SOCKRAIL_CARRIERS=8
+	have_queue_pairs 3 SOCKRAIL_CARRIERS=0
+	echo "connect $ADDR carriers=0" >"$BATS_TEST_TMPDIR/rules"
+	have_queue_pairs 3 SOCKRAIL_RULES="$BATS_TEST_TMPDIR/rules"
+}
+
 @test "nothing is logged that was not asked for" {
 	pair "$dir" wait wait basic chat SOCKRAIL_LOG=warn
 	[ ! -s "$dir/client.log" ]
