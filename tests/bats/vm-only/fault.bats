@@ -174,7 +174,8 @@ between() {
 	xargs kill <"$t/server.out"
 }
 
-@test "64 streams at once, and the device goes away under them" {
+# sixty_four QUEUE-PAIRS: streams at once, and the device goes away when it has so many queue pairs
+sixty_four() {
 	need python3
 	start server as server timeout 100 python3 "$SR_TOP/tests/lib/echo.py" server "$ADDR" "$port" 64
 	listening "$port"
@@ -182,13 +183,27 @@ between() {
 	as client timeout 100 python3 "$SR_TOP/tests/lib/echo.py" client "$ADDR" "$port" 64 >"$t/client.out" 3>&- &
 	cpid=$!
 	sr_started+=("$cpid")
-	for _ in {1..200}; do [ "$(qps)" -lt 20 ] || break; sleep 0.05; done
+	until [ "$(qps)" -ge "$1" ]; do
+		kill -0 "$cpid" || { echo "never $1 queue pairs"; return 1; }
+		sleep 0.05
+	done
 	device_down
 	wait $cpid
 	pid=$server_pid
 	await
 	grep '^64 ' "$t/client.out"
 	[ "$(wc -l <"$t/client.report")" = 64 ]
+	grep -q '"reason": *"device-failed"' "$t/client.report"
+}
+
+@test "64 streams at once, and the device goes away under them" {
+	local -x SOCKRAIL_CARRIERS=0
+	sixty_four 20
+}
+
+@test "64 streams at once, and the device goes away under the queue pairs that they share" {
+	unset SOCKRAIL_CARRIERS
+	sixty_four 8
 }
 
 @test "the device comes and goes while links are being made" {
