@@ -5,8 +5,7 @@
  * THREADS threads each wait for EACH packets for a stream of their own.  All streams are on
  * one carrier: one completion queue with one channel.  A thread spins or not, and goes to
  * sleep.  The first two that sleep poll the channel (direct); others sleep on their
- * doorbell alone (dispatched), and then the service thread watches the channel, and no further
- * thread polls it.  With
+ * doorbell alone (dispatched), and then the service thread watches the channel.  With
  * -DSET thread 0 is an epoll set: it is told of an event once, not as long as there is one.
  *
  * The device tells of a packet in the channel if the queue is armed, and then it is not armed any
@@ -149,7 +148,7 @@ look:	atomic {
 #ifdef M_NOLOCK
 	if
 	:: lock()
-	:: atomic { locked && direct < DIRECT && !dispatched && ring[_pid] == 0 ->
+	:: atomic { locked && direct < DIRECT && ring[_pid] == 0 ->
 		asleep[_pid] = true;
 		direct++;
 		is_direct = true };
@@ -164,8 +163,7 @@ look:	atomic {
 		asleep[_pid] = ring[_pid] == 0;
 		if
 		:: ring[_pid] > 0
-		:: ring[_pid] == 0 && direct < DIRECT && !dispatched ->
-			direct++; is_direct = true
+		:: ring[_pid] == 0 && direct < DIRECT -> direct++; is_direct = true
 		:: else ->
 			dispatched++; has_dispatched = true;
 #ifndef M_UNASKED
