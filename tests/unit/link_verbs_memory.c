@@ -48,7 +48,7 @@ static void test_narrow(void)
 
 static void see_carriers(void *any)
 {
-	*(bool *)any = sr_vmake_unmakes();
+	*(bool *)any = sr_vmake_is_unmaking();
 	for (struct sr_vdev *dev = sr_vdevs; dev; dev = dev->next)
 		*(bool *)any |= dev->carriers != NULL;
 }

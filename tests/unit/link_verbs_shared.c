@@ -777,8 +777,50 @@ static int stranger_case(unsigned a, unsigned b)
 	return STRUCK;
 }
 
+static void open_and_say_no_more(void *arg)
+{
+	struct end *e = arg;
+	struct sr_vlink *l = sr_vlink(e->link);
+	const struct sr_vlink_for f = { .policy = l->policy, .role = SR_ROLE_ASKER, .owner = e,
+					.notify = notify, .link_no = 0xdead };
+	struct sr_question q = { .name = e->ask.name };
+
+	q.name.link_no = 0xdead;
+	l = sr_vshare_open(l->c, &f, &q);
+	CHECK(l && !l->tx.opens);
+	l->tx.last = SR_V_DROPPED;
+	foreign = &l->link;
+}
+
+/* The answerer has refused a link, and the asker does not send its last record: that holds no
+ * carrier. */
+static int refused_case(unsigned a, unsigned b)
+{
+	struct sr_vcarrier *c;
+	struct end *e;
+
+	(void)a, (void)b;
+	begin_shared();
+	stranger = true;
+	e = open_end(ECHO << 8 | 1);
+	c = carrier_of(e);
+	sr_vcarrier_get(c);
+	CHECK(!loop_call(open_and_say_no_more, e));
+	for (int i = 0; i < wait_limit && numbers_used(c) < 2; i++)
+		usleep(1000);
+	close_end(e);
+	for (int i = 0; i < 20000 && fake_queue_pairs(); i++)
+		usleep(1000);
+	CHECK(c->broken && !strcmp(c->broken, "peer-dropped"));
+	sr_link_put(foreign);
+	sr_vcarrier_put(c);
+	end_case();
+	return STRUCK;
+}
+
 static void test_liar(void)
 {
+	run_case(refused_case, 0, 0);
 	run_case(owing_case, 0, 0);
 	run_case(stranger_case, 0, 0);
 	run_case(liar_case, 0, 0);

@@ -95,8 +95,10 @@ static void lowest_first(void)
 	CHECK_EQ(sr_number_comes(&s, 3, SR_RECORD_DROP), SR_NUMBER_ENDED);
 	CHECK_EQ(sr_number_comes(&s, 1, SR_RECORD_REFUSE), SR_NUMBER_ENDS);
 	CHECK(!sr_number_may_post(&s, 1));
+	CHECK_EQ(s.held, 2);
 	CHECK(sr_number_leave(&s, 1));
 	CHECK_EQ(s.used, 1);
+	CHECK_EQ(s.held, 1);
 	CHECK_EQ(sr_number_open(&s), 1);
 	CHECK_EQ(sr_number_open(&s), 3);
 	CHECK_EQ(sr_number_open(&s), 0);

@@ -45,7 +45,7 @@ struct sr_vlink *sr_vlink_make(struct rdma_cm_id *id, struct sr_vdev *dev,
 			       void *maker);
 /* Nothing of the device is the carrier's any more: it goes, now or soon.  loop, idempotent */
 void sr_vcarrier_close(struct sr_vcarrier *c, bool disconnects);
-bool sr_vmake_unmakes(void);	/* Does a job destroy a carrier, or will one?  loop */
+bool sr_vmake_is_unmaking(void);	/* Does a job destroy a carrier, or will one?  loop */
 /* ---- vlink.c ---- */
 /* The link broke, or the peer broke it.  any, not locked. */
 void sr_vlink_fail(struct sr_vlink *l, const char *reason);

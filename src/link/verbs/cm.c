@@ -258,6 +258,7 @@ static void connect_request(const struct sr_vcm_event *e)
 /* The stream has the link already. */
 static void accept_made(struct sr_vcarrier *c, const char *reason)
 {
+	const char *word;
 	struct rdma_conn_param p;
 
 	sr_vcm_param(&p);
@@ -267,10 +268,9 @@ static void accept_made(struct sr_vcarrier *c, const char *reason)
 	}
 	if (!reason)
 		return;
-	if (sr_vcarriers_spare(reason))
-		reason = "timeout";	/* the peer asks again soon */
+	word = sr_vcarriers_spare(reason) ? "timeout" : reason;	/* it asks again soon */
 	sr_vcarrier_fail(c, reason);	/* first: the peer may end the stream once it is refused */
-	vcm_reject(c->id, reason);
+	vcm_reject(c->id, word);
 }
 
 struct sr_link *sr_verbs_accept(struct sr_request *req, void *owner,

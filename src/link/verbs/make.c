@@ -220,18 +220,27 @@ static void carrier_start_job(struct sr_vcarrier *c, void (*run)(struct sr_job *
 	sr_job_start(&c->make.job);
 }
 
-static unsigned unmaking;	/* carriers; loop */
-
-bool sr_vmake_unmakes(void)
+/* Does the carrier have something that its destruction gives back?  (A job that fails destroys what
+ * it has made.) */
+static bool was_made(const struct sr_vcarrier *c)
 {
-	return unmaking;
+	return !c->make.reason;
+}
+
+bool sr_vmake_is_unmaking(void)
+{
+	struct sr_vdev *dev = sr_vdevs;
+
+	while (dev && !dev->unmaking)
+		dev = dev->next;
+	return dev;
 }
 
 static void carrier_unmade(struct sr_job *job)
 {
 	struct sr_vcarrier *c = SR_OF(struct sr_vcarrier, make.job, job);
 
-	unmaking--;
+	c->dev->unmaking -= was_made(c);
 	c->make.busy = false;
 	sr_vlib.cm_destroy_id(c->make.id);
 	sr_vdev_idle(c->dev);
@@ -282,7 +291,7 @@ void sr_vcarrier_close(struct sr_vcarrier *c, bool disconnects)
 	SR_LIST_DROP(c);
 	sr_timer_cancel(&c->look.timer);
 	c->id = NULL;
-	unmaking++;
+	c->dev->unmaking += was_made(c);
 	carrier_start_job(c, unmake_job, carrier_unmade);
 }
 

@@ -24,7 +24,7 @@ enum {
 	UNSEEN = 25,		/* so many looks after the last packet that the program did not see */
 	IDLE_ASKER_MS = 3000,	/* for which a shared carrier waits for another link */
 	IDLE_ANSWERER_MS = 30000, /* by then the asker must be gone */
-	IDLE_UNPROVEN_MS = 500,	/* an answerer's, if the peer has proven nothing: so that records go */
+	IDLE_UNPROVEN_MS = 500,	/* an answerer's, if the peer has proven nothing: records may go */
 	UNWATCHED_MS = 50,
 	LAST_TIMES = 10,	/* retry_ms within which the peer sends its last record of a link */
 };
@@ -108,13 +108,9 @@ static bool is_unanswered(struct sr_vlink *l)
 
 /* Has the peer owed its last record for too long?  It sends that record as soon as it has ours, and
  * if it only sends others, the link's rings and number would never be free. */
-static bool last_is_overdue(struct sr_vlink *l, uint64_t now)
+static bool last_is_overdue(struct sr_vlink *l)
 {
-	const uint64_t limit = LAST_TIMES * sr_conf.retry_ms * UINT64_C(1000000);
-
-	if (!l->seen.owed_ns)
-		l->seen.owed_ns = now;
-	return now - l->seen.owed_ns > limit;
+	return ++l->seen.owed_ticks > LAST_TIMES * sr_conf.retry_ms / TICK_MS;
 }
 
 /* Notes how far the link has come, and returns whether it needs another tick.  While there is
@@ -129,7 +125,7 @@ static bool note_progress(struct sr_vlink *l, uint64_t now, bool *unanswered)
 	bool busy = owed || l->lingers;
 
 	*unanswered |= owed;
-	if (dead && owed && last_is_overdue(l, now))
+	if (dead && owed && last_is_overdue(l))
 		sr_vcarrier_break(l->c, "timeout");
 	if (dead)
 		return busy;
@@ -229,7 +225,7 @@ bool sr_vcarriers_spare(const char *reason)
 	const enum sr_reason why = sr_reason_find(reason);
 	struct sr_vcarrier *c, *next;
 	struct sr_vdev *dev;
-	bool any = sr_vmake_unmakes();
+	bool any = sr_vmake_is_unmaking();
 
 	if (why != SR_REASON_MEMLOCK && why != SR_REASON_DESCRIPTORS && why != SR_REASON_MEMORY)
 		return false;
@@ -328,9 +324,9 @@ static void next_look(struct sr_vcarrier *c, bool again, bool soon, unsigned lat
 	}
 }
 
-/* The next tick is to be soon if nobody watches the channel, and something waits for a completion, or
- * links share the carrier and packets come that the program does not take; or if the carrier is
- * ending. */
+/* The next tick is to be soon if the carrier is ending; or if nobody watches the channel, and either
+ * something waits for a completion, or links share the carrier and nobody sleeps for it, or packets
+ * come that the program does not take. */
 static void vlook_tick(struct sr_timer *t)
 {
 	struct sr_vcarrier *c = SR_OF(struct sr_vcarrier, look.timer, t);

@@ -83,6 +83,7 @@ struct sr_vdev {
 	bool iwarp;
 	int node;		/* its NUMA node, if there are others; else -1 */
 	unsigned jobs;		/* that make or destroy something of it */
+	unsigned unmaking;	/* carriers that give back what they have: of these jobs */
 	bool gone;		/* and is given up when these are done */
 	/* The thread of jobs': */
 	unsigned vector;	/* the next carrier's, modulo their number */
@@ -230,7 +231,7 @@ struct sr_vshare {
 	struct sr_name name;		/* of the first stream; constant */
 	uint8_t tclass;			/* the same */
 	struct sr_task task;
-	uint64_t idle_ns;		/* since when no number is in use; 0: one is.  loop */
+	uint64_t idle_ns;		/* since when it is unused; 0: it is in use.  loop */
 };
 
 struct sr_vcarrier {
@@ -304,7 +305,7 @@ struct sr_vrx {
 /* How far the link had come when the timer last looked (tick.c).  loop */
 struct sr_vseen {
 	uint64_t taken, sum, moved_ns;
-	uint64_t owed_ns;		/* since when the peer owes its last record; 0: not known */
+	unsigned owed_ticks;		/* whole looks, in which the peer owed its last record */
 };
 
 struct sr_vlink {
