@@ -18,8 +18,7 @@
  * take 8 kB: that is not worth a second way to make one.  The kernel's software devices lock
  * nothing for queues. */
 #define QUEUE_BYTES (20ull << 10)
-/* So many queue pairs are enough for a process, which has them with eight others then, if it has
- * eight with each, as SOCKRAIL_CARRIERS allows by default. */
+/* Queue pairs that are enough for a process: eight with each of eight others. */
 #define ENOUGH 64
 /* A service has many clients, and at least one queue pair for each process among these. */
 #define ENOUGH_FOR_SERVICE 200
@@ -51,7 +50,7 @@ bool judge_memlock(const char *what, unsigned long long soft, unsigned long long
 	say(enough ? OK : !pairs && have_device() ? PROBLEM : WARNING, what,
 	    "%s%s: enough for about %llu queue pair%s, or %llu beside busy streams, whose rings grow "
 	    "into half of it. Each locks 48 kB%s. The streams between two processes share up to "
-	    "eight", size_text(a, soft), b, pairs, pairs == 1 ? "" : "s", pairs / 2,
+	    "eight by default (SOCKRAIL_CARRIERS)", size_text(a, soft), b, pairs, pairs == 1 ? "" : "s", pairs / 2,
 	    have_hardware() ? ", and about 20 kB for queues of the device" : "");
 	if (here && !enough)
 		remedy("memlock", "ulimit -l unlimited (root, or limits.conf(5)), or the "

@@ -62,7 +62,7 @@ struct wait {
 	uint64_t deadline;	/* ns; UINT64_MAX: none; 0: the clock does not run yet */
 	uint64_t start;		/* ns: when it found nothing */
 	unsigned handled;	/* sr_handled.all, as the call began */
-	bool lists;		/* what the kernel had has listed entries, perhaps */
+	bool lists;		/* an event of the kernel's may have listed entries */
 };
 
 static uint64_t deadline_ms(int ms)

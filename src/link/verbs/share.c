@@ -428,8 +428,8 @@ static bool open_begins(struct sr_vcarrier *c, struct sr_vrequest *r)
 	return true;
 }
 
-/* (Not with the lock is memory allocated: a thread that has malloc's may be waiting for it, in a
- * handler.) */
+/* Memory is allocated before the lock is taken.  Otherwise a thread that holds malloc's lock, and
+ * whose signal handler waits for the carrier's, would deadlock with this one. */
 static bool take_open(struct sr_vcarrier *c)
 {
 	struct sr_vrequest *r = sr_vrequest_new();
