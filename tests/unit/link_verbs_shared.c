@@ -143,6 +143,7 @@ static int in_use_case(unsigned theirs, unsigned b)
 	k.c = theirs ? sr_vlink(last_end->link)->c : carrier_of(e);
 	for (i = 0; i < 10; i++) {
 		do {
+			sr_vlook_start(k.c, SR_LOOK);	/* as traffic does: or there are no ticks */
 			sr_vcq_look(k.c);
 			CHECK(!loop_call(look_at, &k));
 		} while (k.watched);
