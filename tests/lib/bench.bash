@@ -32,12 +32,13 @@ cleanup() {
 	rm -rf "$work"
 }
 
-# program NAME: the path of tests/bench/NAME, built here where the build has none
+# program NAME [OPTION...]: the path of tests/bench/NAME, built here, with the compiler's
+# options, where the build has none
 program() {
 	local built=$SR_BUILD/tests/bench/$1
 	if [ ! -x "$built" ]; then
 		built=$work/$1
-		${CC:-gcc} -O2 -std=gnu11 -D_GNU_SOURCE -pthread -o "$built" \
+		${CC:-gcc} -O2 -std=gnu11 -D_GNU_SOURCE -pthread "${@:2}" -o "$built" \
 			"$top/tests/bench/$1.c" || return
 	fi
 	echo "$built"
