@@ -50,7 +50,8 @@ bool judge_memlock(const char *what, unsigned long long soft, unsigned long long
 	say(enough ? OK : !pairs && have_device() ? PROBLEM : WARNING, what,
 	    "%s%s: enough for about %llu queue pair%s, or %llu beside busy streams, whose rings grow "
 	    "into half of it. Each locks 48 kB%s. The streams between two processes share up to "
-	    "eight by default (SOCKRAIL_CARRIERS)", size_text(a, soft), b, pairs, pairs == 1 ? "" : "s", pairs / 2,
+	    "eight by default (SOCKRAIL_CARRIERS)", size_text(a, soft), b, pairs,
+	    pairs == 1 ? "" : "s", pairs / 2,
 	    have_hardware() ? ", and about 20 kB for queues of the device" : "");
 	if (here && !enough)
 		remedy("memlock", "ulimit -l unlimited (root, or limits.conf(5)), or the "
