@@ -214,8 +214,17 @@ static void no_more(struct sr_vask *a, const char *reason);
 static void ask_later(struct sr_vask *a)
 {
 	ask_release(a);
-	a->retries++;
 	sr_timer_set(&a->timer, LOOK_MS);
+}
+
+/* The same, if it has not done so too often.  False: it has. */
+static bool ask_retry(struct sr_vask *a)
+{
+	if (a->retries >= RETRIES)
+		return false;
+	a->retries++;
+	ask_later(a);
+	return true;
 }
 
 static void ask_made(struct sr_vcarrier *c, const char *reason)
@@ -224,12 +233,10 @@ static void ask_made(struct sr_vcarrier *c, const char *reason)
 
 	if (!reason)
 		reason = send_request(a);
-	if (reason && sr_vcarriers_spare(reason)) {
-		ask_release(a);
-		sr_timer_set(&a->timer, LOOK_MS);
-	} else if (reason) {
+	if (reason && sr_vcarriers_spare(reason))
+		ask_later(a);
+	else if (reason)
 		no_more(a, reason);
-	}
 }
 
 static const char *route_resolved(struct sr_vask *a)
@@ -346,9 +353,9 @@ static void no_more(struct sr_vask *a, const char *reason)
 {
 	bool silent = sr_reason_find(reason) == SR_REASON_NO_LISTENER;
 
-	if (silent && a->iwarp && a->retries < RETRIES) {
-		ask_later(a);
-	} else if (silent && may_move(a)) {
+	if (silent && a->iwarp && ask_retry(a))
+		return;
+	if (silent && may_move(a)) {
 		ask_release(a);
 		a->moved = true;
 		sr_timer_set(&a->timer, 0);
@@ -419,9 +426,7 @@ static void ask_event(struct sr_vcm *cm, const struct sr_vcm_event *e)
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
 		return;
 	default:
-		if (is_passing(a, e) && a->retries < RETRIES)
-			ask_later(a);
-		else
+		if (!is_passing(a, e) || !ask_retry(a))
 			reason = is_first(a, e) ? sr_vask_at_once(a) : ask_failure(a, e);
 		break;
 	}

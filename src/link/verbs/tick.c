@@ -125,10 +125,11 @@ static bool note_progress(struct sr_vlink *l, uint64_t now, bool *unanswered)
 	bool busy = owed || l->lingers;
 
 	*unanswered |= owed;
-	if (dead && owed && last_is_overdue(l))
-		sr_vcarrier_break(l->c, "timeout");
-	if (dead)
+	if (dead) {
+		if (owed && last_is_overdue(l))
+			sr_vcarrier_break(l->c, "timeout");
 		return busy;
+	}
 	busy |= owe_unsaid(l, taken);
 	busy |= owe_unheard(l);
 	if (sum != l->seen.sum)	/* none of them ever decreases */
