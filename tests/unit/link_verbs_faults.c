@@ -17,10 +17,7 @@ static int verb_case(unsigned verb, unsigned n)
 {
 	int result;
 
-	if (shares)
-		begin_case();
-	else
-		begin_unshared();
+	begin_sharing(shares);
 	fake_fail(fake_verb(verb), n, n & 1 ? ENOMEM : EIO);
 	try_listen();
 	session(BYTES);

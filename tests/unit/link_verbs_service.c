@@ -307,10 +307,7 @@ static bool hold_once(struct end *e, unsigned us)
 
 static struct end *begin_with_sink(bool shares)
 {
-	if (shares)
-		begin_case();
-	else
-		begin_unshared();
+	begin_sharing(shares);
 	try_listen();
 	return open_end(SINK << 8 | 2);
 }

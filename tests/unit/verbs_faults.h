@@ -97,13 +97,18 @@ static void begin_case(void)
 	fake_plug(iwarp);
 }
 
+static inline void begin_sharing(bool shares)
+{
+	if (shares)
+		begin_case();
+	else
+		begin_unshared();
+}
+
 /* The links of every second case have carriers of their own. */
 static inline void begin_numbered(unsigned n)
 {
-	if (n % 2)
-		begin_unshared();
-	else
-		begin_case();
+	begin_sharing(n % 2 == 0);
 }
 
 /* What failed fails no more: the next stream gets its link. */
