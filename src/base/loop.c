@@ -370,7 +370,7 @@ static uint64_t sleep_limit_ns(void)
 
 /* epoll_wait() takes a number of milliseconds.  ns is rounded up, because a thread that wakes
  * before its timer is due would have to sleep again.  For less than a millisecond ppoll() waits
- * on the epoll descriptor. */
+ * on the epoll descriptor; if the time is over, nothing else has happened. */
 static int wait_for_events(uint64_t ns)
 {
 	struct pollfd p = { sr_load(&epoll_fd), POLLIN, 0 };
@@ -378,7 +378,8 @@ static int wait_for_events(uint64_t ns)
 	int ms = (int)((ns + 999999) / 1000000);
 
 	if (ns && ns < 1000000) {
-		SR_SYS(SYS_ppoll, &p, 1, &ts, 0, _NSIG / 8);
+		if (!SR_SYS(SYS_ppoll, &p, 1, &ts, 0, _NSIG / 8))
+			return 0;
 		ms = 0;
 	}
 	return (int)SR_SYS(SYS_epoll_pwait, p.fd, batch, BATCH, ms, 0, _NSIG / 8);
