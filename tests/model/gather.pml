@@ -7,7 +7,8 @@
  * two records it polls, or is about to sleep, or another link comes or goes; and at any moment it
  * computes for ever.  A packet takes all that is due.  Its completion counts for the packets in
  * front of it, too, and only packets that were posted while there were several links have one.
- * The service thread looks soon if it was asked to, and posts what is due.
+ * The service thread looks soon if it was asked to.  It posts what is due if no packet went out
+ * since its last look, and otherwise leaves it to the program until the next one.
  *
  * In the end nothing is due, also if no packet ever completes (-DSTUCK).
  *
@@ -15,9 +16,10 @@
  *   M_UNASKED	nobody asks the service thread to look when records wait
  *   M_WAITS	the service thread takes completions, and posts only if there were some
  *   M_FIRST	it looks, and then forgets that it was asked to
+ *   M_LEAVES	it forgets that also when it leaves something to the program
  */
 #ifndef GATHER
-#define GATHER 2
+#define GATHER 1
 #endif
 #define SAYS 5
 #define CHANGES 3
@@ -27,6 +29,7 @@ chan cq = [SAYS] of { byte };	/* completions: for so many packets */
 byte due;			/* records that are not posted */
 byte unseen;			/* packets that are not known to have completed */
 byte signals;			/* of these have a completion that nobody has taken */
+byte posted;			/* packets */
 bool several, soon;
 bool all_said;
 
@@ -38,6 +41,7 @@ inline post(hurries)
 	:: due && (hurries || !GATHERING) ->
 		due = 0;
 		unseen++;
+		posted++;
 		signals = signals + several;
 		way!several
 	:: else
@@ -102,15 +106,20 @@ end:	do
 
 active proctype service()
 {
-	byte n;
+	byte n, seen;
 	bool any;
 
 end:	do
+	:: atomic { soon && due && seen != posted -> seen = posted;
+#ifdef M_LEAVES
+		soon = false
+#endif
+		}
 #ifdef M_FIRST
 	:: atomic { soon -> poll(); post(true) };
 		soon = false
 #else
-	:: atomic { soon -> soon = false; poll();
+	:: atomic { soon && (!due || seen == posted) -> soon = false; poll();
 #ifndef M_WAITS
 		post(true)
 #endif

@@ -152,6 +152,11 @@ void sr_vcq_reap(struct sr_vcarrier *c);
 /* The same, for a caller that sr_vtx_waits(): the next completion of our own requests is taken
  * too, by the service thread if that watches. */
 void sr_vcq_await_out(struct sr_vcarrier *c);
+static inline void sr_vcq_note_use(struct sr_vcarrier *c)	/* by the program; locked */
+{
+	sr_store(&c->cq.used, sr_load(&c->cq.used) + 1);
+}
+
 void sr_vcq_look(struct sr_vcarrier *c);	/* takes all that has come */
 void sr_verbs_poll(struct sr_link *link);
 int sr_verbs_arm(struct sr_link *link, unsigned want);
@@ -172,7 +177,7 @@ void sr_vlook_init(struct sr_vcarrier *c);
 enum { SR_LOOK = 1, SR_LOOK_SOON = 2, SR_LOOK_WATCH = 4, SR_LOOK_SENDS = 8 };
 /* The timer looks after the carrier, while something is unfinished or its link is dead and not
  * closed.  how: SR_LOOK, SR_LOOK_SOON (in 0.2 ms, or 2 ms if it looks already), or both; with
- * SR_LOOK_SENDS: in 0.2 ms in any case; SR_LOOK_WATCH: the service thread is to watch the
+ * SR_LOOK_SENDS: in 0.2 ms, unless it has needed none for long; SR_LOOK_WATCH: the service thread is to watch the
  * channel.  any. */
 void sr_vlook_start(struct sr_vcarrier *c, unsigned how);
 

@@ -123,7 +123,8 @@ void sr_vcq_reap(struct sr_vcarrier *c)
 void sr_vcq_look(struct sr_vcarrier *c)
 {
 	sr_vcarrier_lock(c);
-	c->cq.used += !sr_loop_here();
+	if (!sr_loop_here())
+		sr_vcq_note_use(c);
 	sr_vcq_reap(c);
 	sr_vcarrier_unlock(c);
 }
@@ -374,7 +375,7 @@ void sr_verbs_rang(struct sr_link *link)
 	struct sr_vcarrier *c = sr_vlink(link)->c;
 
 	sr_vcarrier_lock(c);
-	c->cq.used++;
+	sr_vcq_note_use(c);
 	take_event(c);
 	sr_vcarrier_unlock(c);
 }

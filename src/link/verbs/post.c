@@ -27,7 +27,6 @@
 enum {
 	WR_BATCH = 8,		/* posted with one doorbell */
 	SIGNAL = SR_V_SQ / 4,	/* requests: as many may have no completion of their own */
-	GATHER = 2,		/* packets that may be under way when another one begins */
 	PATH_MS = 100,		/* an acknowledgement needs microseconds; 1 s: it is lost */
 };
 
@@ -157,13 +156,14 @@ static void flush_if_full(struct sr_vcarrier *c, struct batch *b)
 		batch_flush(c, b);
 }
 
-/* Do records wait for those of other links, so that one packet has them all?  They do while GATHER
- * packets are under way, and no WRITE is: bulk waits for nothing but room.
+/* Do records wait for those of other links, so that one packet has them all?  They do while a packet
+ * is under way, and no WRITE is: bulk waits for nothing but room.
  *
- * The wait ends when one of these packets completes; so packets have completions if several links
- * share the carrier, and nothing waits if none is to come.  Whoever polls next finds it.  A thread
- * that is about to sleep posts what waits (sr_vpost_gathered()), and so does the service thread,
- * which sr_vpost_due() asks to look in 0.2 ms.  tests/model/gather.pml has this. */
+ * The wait ends when that packet completes; so packets have completions if several links share the
+ * carrier, and nothing waits if none is to come.  Whoever polls next finds it.  A thread that is
+ * about to sleep posts what waits (sr_vpost_gathered()), and so does the service thread, which
+ * sr_vpost_due() asks to look, if the program has left it (tick.c).  tests/model/gather.pml has
+ * this. */
 bool sr_vpost_gathers(const struct sr_vcarrier *c)
 {
 	return sr_load(&c->shared) && c->share.numbers.used > 1;
@@ -171,13 +171,8 @@ bool sr_vpost_gathers(const struct sr_vcarrier *c)
 
 static bool is_gathering(const struct sr_vcarrier *c)
 {
-	return sr_vpost_gathers(c) && !c->out.hurries && c->out.packets - c->out.arrived >= GATHER &&
-	       c->out.arrived >= c->out.write_packet && sr_vpost_has_in_flight(c);
-}
-
-static bool waits_for_others(struct sr_vcarrier *c)
-{
-	return (c->out.queue || c->share.first_due) && is_gathering(c) && sr_vpost_waits(c);
+	return sr_vpost_gathers(c) && !c->out.hurries && sr_vpost_has_in_flight(c) &&
+	       c->out.arrived >= c->out.write_packet;
 }
 
 /* records: a packet with records, for which the peer must have more than SR_PACKETS_KEPT receive
@@ -289,17 +284,34 @@ static void post_packets(struct sr_vcarrier *c)
 	batch_flush(c, &b);
 }
 
+/* For the service thread (tick.c). */
+static void note_state(struct sr_vcarrier *c, bool waits)
+{
+	uint64_t state = c->out.packets * 2 | (waits ? SR_V_OUT_WAITS : 0);
+
+	if (state != sr_load(&c->out.state))
+		sr_store(&c->out.state, state);
+}
+
 /* Most calls find nothing to post. */
 void sr_vpost_due(struct sr_vcarrier *c)
 {
-	if (!c->qp || c->broken || !c->established ||
-	    !(c->out.queue || c->share.first_due || sr_packets_owes(&c->out.credit)))
-		return;
-	post_packets(c);
-	if (waits_for_others(c) && sr_vcq_take_sent(c))
+	bool waits = false;
+
+	if (c->qp && !c->broken && c->established &&
+	    (c->out.queue || c->share.first_due || sr_packets_owes(&c->out.credit))) {
 		post_packets(c);
-	if (waits_for_others(c))
+		waits = sr_vpost_waits(c);
+		if (waits && is_gathering(c) && sr_vcq_take_sent(c)) {
+			post_packets(c);
+			waits = sr_vpost_waits(c);
+		}
+	}
+	note_state(c, waits);
+	if (waits && is_gathering(c)) {
+		c->look.gathered = true;
 		sr_vlook_start(c, SR_LOOK | SR_LOOK_SOON | SR_LOOK_SENDS);
+	}
 }
 
 void sr_vpost_gathered(struct sr_vcarrier *c)

@@ -5,7 +5,7 @@
  * peer stays silent.  Each whole look also decides whether the program uses the carrier, or the
  * service thread is to watch the channel (cq.c).  A carrier that is not busy is watched, and has no
  * ticks.  If something waits until the service thread looks, the next tick comes in 0.2 or 2 ms,
- * not in 50 (vlook_tick()).  A carrier without a link that is in use is closed, a shared one when it
+ * not in 50 (post_waiting()).  A carrier without a link that is in use is closed, a shared one when it
  * has been idle for some time.
  *
  * Locks: the carrier's.  All but sr_vlook_start() runs in the service thread.
@@ -21,6 +21,7 @@ enum {
 	SOON_US = 200,		/* a tick while bytes are held back */
 	BUSY_SOON_US = 2000,	/* the same while the program looks itself */
 	BUSY = 3,		/* looks of the program in a tick: more is use */
+	STEADY = 4,		/* ticks in a row that the program did not need */
 	UNSEEN = 25,		/* so many looks after the last packet that the program did not see */
 	IDLE_ASKER_MS = 3000,	/* for which a shared carrier waits for another link */
 	IDLE_ANSWERER_MS = 30000, /* by then the asker must be gone */
@@ -153,8 +154,8 @@ static bool whole_look(struct sr_vcarrier *c, uint64_t now, bool *idles)
 		busy |= note_progress(l, now, &unanswered);
 	vlook_probe(c, unanswered);
 	sr_vpost_due(c);
-	in_use = c->cq.used - k->used > BUSY;
-	k->used = c->cq.used;
+	in_use = sr_load(&c->cq.used) - k->used > BUSY;
+	k->used = sr_load(&c->cq.used);
 	k->opens -= !!k->opens;
 	opens = k->opens;
 	sr_vcarrier_unlock(c);
@@ -274,35 +275,58 @@ static void vlook_set_timer(struct sr_vlook *k)
 }
 
 /* Returns whether the program has looked since the last tick, and notes its looks for the next
- * one.  If it has, it will probably take the completions itself for which bytes wait.  locked */
-static bool note_looks(struct sr_vcarrier *c)
+ * one.  If it has, it will probably take the completions itself for which bytes wait. */
+static bool note_looks(struct sr_vlook *k, unsigned used)
 {
-	bool yes = c->cq.used != c->look.soon_used;
+	bool yes = used != k->soon_used;
 
-	c->look.soon_used = c->cq.used;
+	k->soon_used = used;
 	return yes;
+}
+
+/* Has something waited since the last tick, without a packet going out? */
+static bool is_left(struct sr_vlook *k, uint64_t state)
+{
+	bool left = (state & SR_V_OUT_WAITS) && state == k->out_state;
+
+	k->out_state = state;
+	return left;
+}
+
+/* Does the program see to the carrier itself, as far as can be told without its lock?  It has looked
+ * since the last tick, and has left nothing.  Such a tick would only take the lock and the processor
+ * from the program.  So what a program leaves waits for two ticks: 0.4 ms, or 4 ms if it had left
+ * nothing for STEADY ticks before. */
+static bool needs_no_tick(struct sr_vcarrier *c)
+{
+	struct sr_vlook *k = &c->look;
+	uint64_t state = sr_load(&c->out.state);
+	bool left = is_left(k, state), looked = note_looks(k, sr_load(&c->cq.used));
+
+	k->looked = looked;
+	k->steady = left ? 0 : k->steady + 1;
+	k->busy = k->steady > STEADY;
+	return looked && !left;
 }
 
 /* Takes what has come, and notes whether packets were among it that the program did not see, because
  * it has not looked since the last tick: it computes, say.  If it has looked, the next tick comes
- * soon, and will know.  Returns whether it has. */
-static bool look_for_unseen(struct sr_vcarrier *c)
+ * soon, and will know. */
+static void look_for_unseen(struct sr_vcarrier *c)
 {
 	struct sr_vlook *k = &c->look;
-	bool looked, found;
 	uint32_t taken;
+	bool found;
 
 	sr_vcarrier_lock(c);
-	looked = note_looks(c);
 	taken = sr_packets_taken(&c->out.credit);
 	sr_vcq_reap(c);
 	found = sr_packets_taken(&c->out.credit) != taken;
-	if (found && (!looked || !k->unseen))
-		k->unseen = looked ? 1 : UNSEEN;
+	if (found && (!k->looked || !k->unseen))
+		k->unseen = k->looked ? 1 : UNSEEN;
 	else if (k->unseen)
 		k->unseen--;
 	sr_vcarrier_unlock(c);
-	return looked;
 }
 
 /* May records of other links come to a carrier that nobody watches, because the program that uses it
@@ -312,31 +336,54 @@ static bool may_come_unseen(struct sr_vcarrier *c)
 	return sr_load(&c->shared) && (c->look.unseen || !sr_vcq_any_sleeper(c));
 }
 
-static void next_look(struct sr_vcarrier *c, bool again, bool soon, unsigned later_ms)
+/* Posts what waits, which has waited for long enough.  Returns SR_LOOK_SOON, or 0, and with it
+ * SR_LOOK_SENDS if records have waited for those of others since the last whole look: then the ticks
+ * go on, since to begin with them costs the program a system call.
+ * The next tick is to be soon if nobody watches the channel, and either something waits, or links share
+ * the carrier and nobody sleeps for it, or packets come that the program does not take. */
+static unsigned post_waiting(struct sr_vcarrier *c, bool whole)
+{
+	struct sr_vlook *k = &c->look;
+	bool gathered, waits, soon;
+
+	sr_vcarrier_lock(c);
+	sr_vpost_gathered(c);
+	waits = sr_vpost_waits(c);
+	if (waits)
+		sr_vcq_await_out(c);
+	gathered = k->gathered;
+	k->gathered = gathered && !whole;
+	soon = c->qp && !c->cq.watched && (waits || gathered || may_come_unseen(c));
+	k->busy = gathered ? k->steady > STEADY : !waits || k->looked;
+	sr_vcarrier_unlock(c);
+	return !soon ? 0 : gathered ? SR_LOOK_SOON | SR_LOOK_SENDS : SR_LOOK_SOON;
+}
+
+static void next_look(struct sr_vcarrier *c, bool again, unsigned soon, unsigned later_ms)
 {
 	struct sr_vlook *k = &c->look;
 
 	if (again) {
-		atomic_fetch_or_explicit(&k->on, SR_LOOK | (soon ? SR_LOOK_SOON : 0),
-					 memory_order_relaxed);
+		atomic_fetch_or_explicit(&k->on, SR_LOOK | soon, memory_order_relaxed);
 		vlook_set_timer(k);
 	} else if (later_ms) {
 		sr_timer_set(&k->timer, later_ms);
 	}
 }
 
-/* The next tick is to be soon if the carrier is ending; or if nobody watches the channel, and either
- * something waits for a completion, or links share the carrier and nobody sleeps for it, or packets
- * come that the program does not take. */
 static void vlook_tick(struct sr_timer *t)
 {
 	struct sr_vcarrier *c = SR_OF(struct sr_vcarrier, look.timer, t);
 	struct sr_vlook *k = &c->look;
 	uint64_t now = sr_now_ns();
-	bool whole = now / TICK_NS != k->tick, idles = false, again, soon, waits;
-	const bool looked = look_for_unseen(c);
-	unsigned later_ms = 0;
+	bool whole = now / TICK_NS != k->tick, idles = false, again;
+	unsigned later_ms = 0, soon;
 
+	if (needs_no_tick(c) && !whole) {	/* all bits stay set */
+		vlook_set_timer(k);
+		return;
+	}
+	look_for_unseen(c);
 	/* A thread that moves the link after this starts the timer again. */
 	atomic_fetch_and_explicit(&k->on, SR_LOOK_WATCH | (whole ? 0 : SR_LOOK),
 				  memory_order_relaxed);
@@ -345,19 +392,12 @@ static void vlook_tick(struct sr_timer *t)
 	sr_vcarrier_get(c);
 	sr_vcarrier_sweep(c);
 	if (c->id && carrier_is_unused(c)) {
-		soon = k->busy = carrier_end(c, &later_ms);
+		k->busy = carrier_end(c, &later_ms);
+		soon = k->busy ? SR_LOOK_SOON : 0;
 		again = soon || (later_ms && !whole);
 	} else {
 		again = !whole || whole_look(c, now, &idles);
-		sr_vcarrier_lock(c);
-		sr_vpost_gathered(c);	/* these have waited for long enough */
-		waits = sr_vpost_waits(c);
-		if (waits)
-			sr_vcq_await_out(c);
-		soon = c->qp && !c->cq.watched && (waits || may_come_unseen(c));
-		/* Records of several links wait for no call of the program. */
-		k->busy = !waits || (looked && !sr_vpost_gathers(c));
-		sr_vcarrier_unlock(c);
+		soon = post_waiting(c, whole);
 		later_ms = idles ? SR_V_IDLE_MS : 0;
 	}
 	if (c->id)
@@ -372,6 +412,7 @@ static void vlook_task(struct sr_task *t)
 						   memory_order_relaxed);
 
 	c->look.busy = false;
+	c->look.steady = 0;
 	if ((asked & SR_LOOK_WATCH) && !sr_vcq_watch(c, true))
 		sr_vlook_start(c, SR_LOOK);
 	if (c->id && (asked & (SR_LOOK | SR_LOOK_SOON)))

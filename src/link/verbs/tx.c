@@ -394,7 +394,7 @@ void sr_verbs_tx_commit(struct sr_link *link, size_t n, bool more)
 	sr_vcarrier_lock(l->c);
 	note_arrival(l);
 	l->tx.more = more;
-	l->c->cq.used++;	/* a program that only sends takes the completions here */
+	sr_vcq_note_use(l->c);	/* a program that only sends takes the completions here */
 	sr_publish(&link->tx_w, sr_load(&link->tx_w) + n); /* the same */
 	sr_vpost_link(l);
 	if (sr_vtx_waits(l) || sr_vpost_presses(l->c)) {

@@ -131,9 +131,11 @@ struct sr_vcq {
 	unsigned armed_once;	/* links for which an epoll set waits */
 	unsigned unwatched;	/* those of them whose set waits for notify() */
 	bool watched;		/* the service thread watches the fd */
-	unsigned used;		/* counts the program's looks, and its writes */
+	atomic_uint used;	/* counts the program's looks, and its writes; changed locked */
 	struct sr_watch watch;
 };
+
+enum { SR_V_OUT_WAITS = 1 };	/* something is due and was not posted */
 
 /* Packets that go out, post.c.  locked */
 struct sr_vout {
@@ -144,6 +146,7 @@ struct sr_vout {
 	uint64_t packets;	/* posted; they are numbered from 1 on, and */
 	uint64_t arrived;	/* those up to this one have completed */
 	uint64_t write_packet;	/* the last one behind a WRITE */
+	_Atomic uint64_t state;	/* twice `packets', and SR_V_OUT_WAITS; changed locked */
 	bool hurries;		/* records do not wait for others (post.c, sr_vpost_gathers()) */
 	uint32_t sq_posted, sq_done;
 	/* sq_posted as it was just behind the last signalled request.  Requests that were posted
@@ -179,7 +182,11 @@ struct sr_vlook {
 	uint64_t tick;		/* the number of the tick in which the last whole look was */
 	unsigned used, soon_used, quiet_ticks;
 	unsigned unseen;	/* looks that are to follow soon: packets came that nobody had taken */
+	uint64_t out_state;	/* c->out.state, as the last tick found it */
+	unsigned steady;	/* ticks in a row that were not needed */
+	bool looked;		/* the program has, before the last tick */
 	bool busy;		/* so is the program, with this carrier */
+	bool gathered;		/* records have waited since the last whole look.  locked */
 	unsigned opens;		/* whole looks for which the channel is watched, as a link is being
 				 * opened.  locked */
 	uint32_t packets;
