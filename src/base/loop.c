@@ -370,7 +370,7 @@ static uint64_t sleep_limit_ns(void)
 
 /* epoll_wait() takes a number of milliseconds.  ns is rounded up, because a thread that wakes
  * before its timer is due would have to sleep again.  For less than a millisecond ppoll() waits
- * on the epoll descriptor; if the time is over, nothing else has happened. */
+ * on the epoll descriptor; if its time is over, nothing had happened by then. */
 static int wait_for_events(uint64_t ns)
 {
 	struct pollfd p = { sr_load(&epoll_fd), POLLIN, 0 };

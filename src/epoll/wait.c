@@ -362,6 +362,8 @@ static int wait_on(struct wait *w, struct epoll_event *ev, int max)
 		w->deadline = deadline_ms(w->ms);
 	do {
 		say_members(set);
+		if (w->ms)
+			sr_links_before_wait();
 		n = w->ms ? spin_for_events(w, ev, max) : 0;
 		/* Whatever is polled is armed before the sleep. */
 		if (!n && w->ms)

@@ -33,6 +33,8 @@ bool sr_ask_again(struct sr_ask *ask, const char **reason)
 	return !ask->ops->ask(ask);
 }
 
+_Atomic(void (*)(void)) sr_link_flush;
+
 /* ---- references ---- */
 
 static void link_free_task(struct sr_task *task)

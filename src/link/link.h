@@ -100,6 +100,17 @@ struct sr_link {
 };
 
 struct sr_link *sr_link_get(struct sr_link *link);
+/* What posts records that wait for those of other links; NULL: none do.  any */
+extern _Atomic(void (*)(void)) sr_link_flush;
+/* The calling thread is about to wait, for whatever. */
+static inline void sr_links_before_wait(void)
+{
+	void (*flush)(void) = sr_load(&sr_link_flush);
+
+	if (flush)
+		flush();
+}
+
 void sr_link_put(struct sr_link *link);	/* any; freed in the loop */
 /* In the child of fork: the links are the parent's, and so is their memory. */
 void sr_link_forget(void);

@@ -463,6 +463,8 @@ int sr_waitset_wait(struct sr_waitset *s, struct pollfd *fds)
 	for (;;) {
 		s->kn = s->n;
 		ready = move_all_on(s, &shut);
+		if (!ready && s->deadline)
+			sr_links_before_wait();
 		if (!shut)
 			drop_all(s);
 		if (!shut && !s->one_call && enter_gates(s)) {

@@ -186,8 +186,8 @@ static uint64_t packets_posted(struct sr_vcarrier *c, bool quiet)
 struct gathering {
 	struct end *e[20];
 	struct sr_vcarrier *c;
-	bool sleeps;
 	bool steady;
+	enum { NOT, ARMS, ELSEWHERE } sleeps;
 	uint64_t packets, more;	/* for all messages, and as a thread is about to sleep */
 };
 
@@ -205,13 +205,20 @@ static void say_all(void *arg)
 	g->packets = packets_posted(g->c, false) - posted;
 	if (!g->sleeps)
 		return;
+	if (g->sleeps == ELSEWHERE) {
+		sr_links_before_wait();
+		g->more = packets_posted(g->c, false) - posted - g->packets;
+		CHECK(!sr_load(&sr_link_flush));
+		return;
+	}
 	fd = first->ops->arm(first, SR_NOTIFY_RX);
 	g->more = packets_posted(g->c, false) - posted - g->packets;
 	first->ops->awake(first, SR_NOTIFY_RX, fd >= 0, false);
 }
 
 /* Links that have something to say while a packet is under way have it in one packet, which goes
- * when the service thread looks, or (sleeps) when a thread is about to sleep. */
+ * when the service thread looks, or when a thread is about to sleep for one of the links, or for
+ * something else. */
 static int gather_case(unsigned sleeps, unsigned b)
 {
 	struct gathering g = { .sleeps = sleeps };
@@ -229,7 +236,7 @@ static int gather_case(unsigned sleeps, unsigned b)
 	fake_pause(true);
 	CHECK(!loop_call(say_all, &g));
 	CHECK_EQ(g.packets, 1);
-	CHECK_EQ(g.more, sleeps);
+	CHECK_EQ(g.more, sleeps != NOT);
 	fake_pause(false);
 	for (i = 0; i < COUNT(g.e); i++) {
 		CHECK_EQ(take(g.e[i], 64, true), 64);
@@ -277,6 +284,7 @@ static int steady_case(unsigned a, unsigned b)
 		CHECK(!loop_call(see_steady, &g));
 	}
 	CHECK(g.steady);
+	packets_posted(g.c, true);
 	fake_pause(true);
 	posted = packets_out(g.c);
 	put(g.e[0], 64, true);
@@ -296,8 +304,9 @@ static int steady_case(unsigned a, unsigned b)
 static void test_gather(void)
 {
 	run_case(steady_case, 0, 0);
-	run_case(gather_case, 0, 0);
-	run_case(gather_case, 1, 0);
+	run_case(gather_case, NOT, 0);
+	run_case(gather_case, ARMS, 0);
+	run_case(gather_case, ELSEWHERE, 0);
 }
 
 /* The receiver of one link does not read: its sender is out of credit, the other one is not. */

@@ -51,6 +51,7 @@ bool sr_vmake_is_unmaking(void);	/* Does a job destroy a carrier, or will one?  
 void sr_vlink_fail(struct sr_vlink *l, const char *reason);
 /* ---- carrier.c ---- */
 void sr_vcarrier_get(struct sr_vcarrier *c);	/* any, that has a link of it */
+bool sr_vcarrier_tryget(struct sr_vcarrier *c);	/* any, while it cannot be freed; false: it ends */
 void sr_vcarrier_put(struct sr_vcarrier *c);	/* the last one: loop */
 void sr_vcarrier_join(struct sr_vcarrier *c, struct sr_vlink *l); /* loop, locked */
 struct sr_vring *sr_vlink_ring(struct sr_vlink *l, unsigned i);	/* i < SR_V_RINGS */
@@ -176,15 +177,18 @@ bool sr_vcarriers_spare(const char *reason);
 void sr_vlook_init(struct sr_vcarrier *c);
 enum { SR_LOOK = 1, SR_LOOK_SOON = 2, SR_LOOK_WATCH = 4, SR_LOOK_SENDS = 8 };
 /* The timer looks after the carrier, while something is unfinished or its link is dead and not
- * closed.  how: SR_LOOK, SR_LOOK_SOON (in 0.2 ms, or 2 ms if it looks already), or both; with
- * SR_LOOK_SENDS: in 0.2 ms, unless it has needed none for long; SR_LOOK_WATCH: the service thread is to watch the
- * channel.  any. */
+ * closed.  how: SR_LOOK; SR_LOOK_SOON: ticks of 0.2 or 2 ms; with SR_LOOK_SENDS, of 0.2 ms, unless the
+ * program has needed none for long; SR_LOOK_WATCH: the service thread is to watch the channel.
+ * any. */
 void sr_vlook_start(struct sr_vcarrier *c, unsigned how);
 
 /* ---- post.c: locked ---- */
 void sr_vpost_due(struct sr_vcarrier *c);	/* posts what may go */
 /* The same, also what waits for records of other links: a thread is about to sleep, or has waited. */
 void sr_vpost_gathered(struct sr_vcarrier *c);
+/* The carrier has records that wait for others, or none any more. */
+void sr_vpost_hold(struct sr_vcarrier *c, bool holds);
+void sr_vpost_forget(void);	/* in the child of fork */
 /* Called when the link has something new to send: queues the link if it sr_vtx_waits().  And
  * sr_vpost_link() posts what may go. */
 void sr_vpost_queue(struct sr_vlink *l);

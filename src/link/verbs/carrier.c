@@ -33,11 +33,24 @@ void sr_vcarrier_get(struct sr_vcarrier *c)
 	sr_count(&c->refs, 1);
 }
 
+bool sr_vcarrier_tryget(struct sr_vcarrier *c)
+{
+	int refs = sr_load(&c->refs);
+
+	while (refs > 0)
+		if (atomic_compare_exchange_weak_explicit(&c->refs, &refs, refs + 1,
+							  memory_order_relaxed,
+							  memory_order_relaxed))
+			return true;
+	return false;
+}
+
 void sr_vcarrier_put(struct sr_vcarrier *c)
 {
 	/* Pairs with itself: the last one sees what all others did with the carrier. */
 	if (atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) > 1)
 		return;
+	sr_vpost_hold(c, false);
 	sr_vcq_free(c);
 	sr_vshare_free(c);
 	sr_vring_free(&c->ctl);

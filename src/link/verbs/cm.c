@@ -422,6 +422,7 @@ SR_SELDOM void sr_verbs_forget(void)
 	requests = NULL;
 	sr_vlisten_forget();
 	sr_vdev_forget();
+	sr_vpost_forget();
 	sr_vring_forget();
 	sr_verbs_unload();
 }

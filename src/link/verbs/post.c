@@ -22,11 +22,13 @@
 #include "base/real.h" /* before any system header */
 #include "link/verbs/verbs.h"
 
+#include <errno.h>
 #include <string.h>
 
 enum {
 	WR_BATCH = 8,		/* posted with one doorbell */
 	SIGNAL = SR_V_SQ / 4,	/* requests: as many may have no completion of their own */
+	FLUSHES = 8,		/* carriers whose records a thread posts before it waits */
 	PATH_MS = 100,		/* an acknowledgement needs microseconds; 1 s: it is lost */
 };
 
@@ -39,6 +41,8 @@ struct batch {
 };
 
 _Static_assert(2 * SR_V_SENDS <= WR_BATCH, "each packet has a write at most in front of it");
+
+static void flush_held(void);
 
 static unsigned sq_used(const struct sr_vcarrier *c)
 {
@@ -161,9 +165,12 @@ static void flush_if_full(struct sr_vcarrier *c, struct batch *b)
  *
  * The wait ends when that packet completes; so packets have completions if several links share the
  * carrier, and nothing waits if none is to come.  Whoever polls next finds it.  A thread that is
- * about to sleep posts what waits (sr_vpost_gathered()), and so does the service thread, which
- * sr_vpost_due() asks to look, if the program has left it (tick.c).  tests/model/gather.pml has
- * this. */
+ * about to wait posts what waits, on all carriers (sr_link_flush), and so does the service thread,
+ * which sr_vpost_due() asks to look, if the program has left it (tick.c).
+ * tests/model/gather.pml has this.
+ *
+ * A packet that was full goes without waiting for the one before it, and so does what the service
+ * thread has to say, for which a peer waits. */
 bool sr_vpost_gathers(const struct sr_vcarrier *c)
 {
 	return sr_load(&c->shared) && c->share.numbers.used > 1;
@@ -171,7 +178,7 @@ bool sr_vpost_gathers(const struct sr_vcarrier *c)
 
 static bool is_gathering(const struct sr_vcarrier *c)
 {
-	return sr_vpost_gathers(c) && !c->out.hurries && sr_vpost_has_in_flight(c) &&
+	return sr_vpost_gathers(c) && !c->out.hurries && !c->out.full && sr_vpost_has_in_flight(c) &&
 	       c->out.arrived >= c->out.write_packet;
 }
 
@@ -268,6 +275,7 @@ static bool post_packet(struct sr_vcarrier *c, struct batch *b)
 	if (!packet_fill(c, &b->packet, sr_packets_may_send(&c->out.credit, true)) &&
 	    !fill_count(c, &b->packet))
 		return false;
+	c->out.full = b->packet.full;
 	if (pads)
 		add_pad(c, &b->packet);
 	packet_end(c, b);
@@ -284,7 +292,34 @@ static void post_packets(struct sr_vcarrier *c)
 	batch_flush(c, &b);
 }
 
-/* For the service thread (tick.c). */
+/* ---- carriers with records that wait for others ---- */
+
+/* A thread that is about to wait posts all records that wait for others, because it may sleep for links
+ * that it has armed before it sent these.  held_lock is a leaf. */
+static struct sr_mutex held_lock = SR_MUTEX(SR_RANK_LEAF);
+static struct sr_vcarrier *held;
+
+void sr_vpost_hold(struct sr_vcarrier *c, bool holds)
+{
+	if (holds == c->out.holds)
+		return;
+	c->out.holds = holds;
+	sr_lock(&held_lock);
+	if (holds) {
+		c->out.held_next = held;
+		held = c;
+	} else {
+		struct sr_vcarrier **at = &held;
+
+		while (*at != c)
+			at = &(*at)->out.held_next;
+		*at = c->out.held_next;
+	}
+	sr_store(&sr_link_flush, held ? flush_held : NULL);
+	sr_unlock(&held_lock);
+}
+
+/* The tick reads it without the lock. */
 static void note_state(struct sr_vcarrier *c, bool waits)
 {
 	uint64_t state = c->out.packets * 2 | (waits ? SR_V_OUT_WAITS : 0);
@@ -308,7 +343,9 @@ void sr_vpost_due(struct sr_vcarrier *c)
 		}
 	}
 	note_state(c, waits);
-	if (waits && is_gathering(c)) {
+	waits = waits && is_gathering(c);
+	sr_vpost_hold(c, waits);
+	if (waits) {
 		c->look.gathered = true;
 		sr_vlook_start(c, SR_LOOK | SR_LOOK_SOON | SR_LOOK_SENDS);
 	}
@@ -319,6 +356,42 @@ void sr_vpost_gathered(struct sr_vcarrier *c)
 	c->out.hurries = true;
 	sr_vpost_due(c);
 	c->out.hurries = false;
+}
+
+/* One of them, with a reference.  NULL: there is none, or it is just being freed. */
+static struct sr_vcarrier *held_get(void)
+{
+	struct sr_vcarrier *c;
+
+	sr_lock(&held_lock);
+	c = held;
+	if (c && !sr_vcarrier_tryget(c))
+		c = NULL;
+	sr_unlock(&held_lock);
+	return c;
+}
+
+static void flush_held(void)
+{
+	struct sr_vcarrier *c;
+	int err = errno;
+
+	for (int i = 0; i < FLUSHES && (c = held_get()); i++) {
+		sr_vcarrier_lock(c);
+		sr_vpost_gathered(c);
+		sr_vcarrier_unlock(c);
+		sr_enter();
+		sr_vcarrier_put(c);
+		sr_leave();
+	}
+	errno = err;
+}
+
+void sr_vpost_forget(void)
+{
+	sr_mutex_init(&held_lock, SR_RANK_LEAF);
+	held = NULL;
+	sr_store(&sr_link_flush, NULL);
 }
 
 /* ---- the queue of links ---- */

@@ -380,7 +380,8 @@ struct sr_vlink *sr_vshare_open(struct sr_vcarrier *c, const struct sr_vlink_for
 		sr_vcarrier_join(c, l);
 		l->tx.opens = SR_RECORD_OPEN;
 		c->look.opens = SR_V_OPEN_LOOKS;
-		sr_vpost_link(l);
+		sr_vpost_queue(l);
+		sr_vpost_gathered(c);
 	}
 	sr_vcarrier_unlock(c);
 	if (!l->number) {
@@ -417,7 +418,7 @@ static bool open_begins(struct sr_vcarrier *c, struct sr_vrequest *r)
 	memmove(s->open, s->open + 1, s->opens * sizeof(open));
 	if (!r) {
 		number_say(c, open.number, SR_RECORD_REFUSE)->word = SR_REASON_MEMORY;
-		sr_vpost_due(c);
+		sr_vpost_gathered(c);
 		return true;
 	}
 	sr_vcarrier_get(c);
@@ -458,7 +459,7 @@ void sr_vshare_refuse(struct sr_vrequest *r, const char *word)
 		n->word = (uint8_t)(sr_reason_find(word) ?: SR_REASON_REFUSED);
 		if (elsewhere)
 			memcpy(n->there, there, sizeof(there));
-		sr_vpost_due(c);
+		sr_vpost_gathered(c);
 	}
 	sr_vcarrier_unlock(c);
 	sr_vlook_start(c, SR_LOOK);
@@ -470,7 +471,7 @@ void sr_vshare_tell(struct sr_vrequest *r, enum sr_first first)
 	sr_vcarrier_lock(r->c);
 	if (!r->gone && r->c->qp && !r->c->broken) {
 		number_say(r->c, r->number, SR_RECORD_WORD)->word = (uint8_t)first;
-		sr_vpost_due(r->c);
+		sr_vpost_gathered(r->c);
 	}
 	sr_vcarrier_unlock(r->c);
 	r->req.holds = sr_first_holds(first);
@@ -496,7 +497,8 @@ struct sr_link *sr_vshare_accept(struct sr_vrequest *r, const struct sr_vlink_fo
 		sr_vcarrier_join(c, l);
 		sr_link_raise(&l->link, SR_LINK_UP);
 		l->tx.opens = SR_RECORD_ACCEPT;
-		sr_vpost_link(l);
+		sr_vpost_queue(l);
+		sr_vpost_gathered(c);
 	}
 	sr_vcarrier_unlock(c);
 	if (wanted) {

@@ -4,8 +4,8 @@
  * what is due, asks a peer that owes an answer and says nothing, and gives the carrier up if the
  * peer stays silent.  Each whole look also decides whether the program uses the carrier, or the
  * service thread is to watch the channel (cq.c).  A carrier that is not busy is watched, and has no
- * ticks.  If something waits until the service thread looks, the next tick comes in 0.2 or 2 ms,
- * not in 50 (post_waiting()).  A carrier without a link that is in use is closed, a shared one when it
+ * ticks.  If something waits until the service thread looks, the next tick comes in 0.2 or 2 ms, not
+ * in 50 (post_waiting()), and does nothing if the program sees to the carrier (note_program()).  A carrier without a link that is in use is closed, a shared one when it
  * has been idle for some time.
  *
  * Locks: the carrier's.  All but sr_vlook_start() runs in the service thread.
@@ -21,7 +21,7 @@ enum {
 	SOON_US = 200,		/* a tick while bytes are held back */
 	BUSY_SOON_US = 2000,	/* the same while the program looks itself */
 	BUSY = 3,		/* looks of the program in a tick: more is use */
-	STEADY = 4,		/* ticks in a row that the program did not need */
+	STEADY = 8,		/* ticks without need: the next one may come later */
 	UNSEEN = 25,		/* so many looks after the last packet that the program did not see */
 	IDLE_ASKER_MS = 3000,	/* for which a shared carrier waits for another link */
 	IDLE_ANSWERER_MS = 30000, /* by then the asker must be gone */
@@ -153,7 +153,7 @@ static bool whole_look(struct sr_vcarrier *c, uint64_t now, bool *idles)
 	for (l = c->links; l; l = l->next)
 		busy |= note_progress(l, now, &unanswered);
 	vlook_probe(c, unanswered);
-	sr_vpost_due(c);
+	sr_vpost_gathered(c);
 	in_use = sr_load(&c->cq.used) - k->used > BUSY;
 	k->used = sr_load(&c->cq.used);
 	k->opens -= !!k->opens;
@@ -284,29 +284,27 @@ static bool note_looks(struct sr_vlook *k, unsigned used)
 	return yes;
 }
 
-/* Has something waited since the last tick, without a packet going out? */
-static bool is_left(struct sr_vlook *k, uint64_t state)
-{
-	bool left = (state & SR_V_OUT_WAITS) && state == k->out_state;
-
-	k->out_state = state;
-	return left;
-}
-
-/* Does the program see to the carrier itself, as far as can be told without its lock?  It has looked
- * since the last tick, and has left nothing.  Such a tick would only take the lock and the processor
- * from the program.  So what a program leaves waits for two ticks: 0.4 ms, or 4 ms if it had left
- * nothing for STEADY ticks before. */
-static bool needs_no_tick(struct sr_vcarrier *c)
+/* Notes what the program has done since the last tick, and returns whether it sees to the carrier
+ * itself, as far as can be told without the lock: it has looked, and it has left nothing, which
+ * means that a packet has gone out since anything waits.  Such a tick would only take the lock and the
+ * processor from the program.
+ * A program that computes leaves something at most ticks at which it has looked, so that what it
+ * leaves waits for two ticks of 0.2 ms.  One that has sent at STEADY ticks and left nothing gets
+ * ticks of 2 ms. */
+static bool note_program(struct sr_vcarrier *c)
 {
 	struct sr_vlook *k = &c->look;
 	uint64_t state = sr_load(&c->out.state);
-	bool left = is_left(k, state), looked = note_looks(k, sr_load(&c->cq.used));
+	bool same = state == k->out_state, left = same && (state & SR_V_OUT_WAITS);
 
-	k->looked = looked;
-	k->steady = left ? 0 : k->steady + 1;
+	k->out_state = state;
+	k->looked = note_looks(k, sr_load(&c->cq.used));
+	if (left)
+		k->steady = 0;
+	else if (k->looked && !same)
+		k->steady++;
 	k->busy = k->steady > STEADY;
-	return looked && !left;
+	return k->looked && !left;
 }
 
 /* Takes what has come, and notes whether packets were among it that the program did not see, because
@@ -339,8 +337,8 @@ static bool may_come_unseen(struct sr_vcarrier *c)
 /* Posts what waits, which has waited for long enough.  Returns SR_LOOK_SOON, or 0, and with it
  * SR_LOOK_SENDS if records have waited for those of others since the last whole look: then the ticks
  * go on, since to begin with them costs the program a system call.
- * The next tick is to be soon if nobody watches the channel, and either something waits, or links share
- * the carrier and nobody sleeps for it, or packets come that the program does not take. */
+ * The next tick is to be soon if nobody watches the channel, and either something waits, or links
+ * share the carrier and nobody sleeps for it, or packets come that the program does not take. */
 static unsigned post_waiting(struct sr_vcarrier *c, bool whole)
 {
 	struct sr_vlook *k = &c->look;
@@ -379,7 +377,7 @@ static void vlook_tick(struct sr_timer *t)
 	bool whole = now / TICK_NS != k->tick, idles = false, again;
 	unsigned later_ms = 0, soon;
 
-	if (needs_no_tick(c) && !whole) {	/* all bits stay set */
+	if (note_program(c) && !whole) {	/* all bits stay set */
 		vlook_set_timer(k);
 		return;
 	}

@@ -147,6 +147,9 @@ struct sr_vout {
 	uint64_t arrived;	/* those up to this one have completed */
 	uint64_t write_packet;	/* the last one behind a WRITE */
 	_Atomic uint64_t state;	/* twice `packets', and SR_V_OUT_WAITS; changed locked */
+	bool holds;		/* it is among those with records that wait for others */
+	struct sr_vcarrier *held_next;	/* post.c's lock */
+	bool full;		/* so was the last packet: there is more */
 	bool hurries;		/* records do not wait for others (post.c, sr_vpost_gathers()) */
 	uint32_t sq_posted, sq_done;
 	/* sq_posted as it was just behind the last signalled request.  Requests that were posted
@@ -183,8 +186,8 @@ struct sr_vlook {
 	unsigned used, soon_used, quiet_ticks;
 	unsigned unseen;	/* looks that are to follow soon: packets came that nobody had taken */
 	uint64_t out_state;	/* c->out.state, as the last tick found it */
-	unsigned steady;	/* ticks in a row that were not needed */
-	bool looked;		/* the program has, before the last tick */
+	unsigned steady;	/* ticks at which the program had sent, since it left something */
+	bool looked;		/* the program has, since the tick before the last */
 	bool busy;		/* so is the program, with this carrier */
 	bool gathered;		/* records have waited since the last whole look.  locked */
 	unsigned opens;		/* whole looks for which the channel is watched, as a link is being
