@@ -351,6 +351,13 @@ static int spin_for_events(struct wait *w, struct epoll_event *ev, int max)
 	return n;
 }
 
+static void before_wait(struct wait *w)
+{
+	say_members(w->set);
+	if (w->ms)
+		sr_links_before_wait();
+}
+
 /* Nothing is listed that is ready.  Asks the kernel, and sleeps there if need be. */
 static int wait_on(struct wait *w, struct epoll_event *ev, int max)
 {
@@ -361,9 +368,7 @@ static int wait_on(struct wait *w, struct epoll_event *ev, int max)
 	if (!w->deadline)
 		w->deadline = deadline_ms(w->ms);
 	do {
-		say_members(set);
-		if (w->ms)
-			sr_links_before_wait();
+		before_wait(w);
 		n = w->ms ? spin_for_events(w, ev, max) : 0;
 		/* Whatever is polled is armed before the sleep. */
 		if (!n && w->ms)

@@ -35,9 +35,9 @@ void sr_vcarrier_get(struct sr_vcarrier *c)
 
 bool sr_vcarrier_tryget(struct sr_vcarrier *c)
 {
-	int refs = sr_load(&c->refs);
+	unsigned refs = sr_load(&c->refs);
 
-	while (refs > 0)
+	while (refs)
 		if (atomic_compare_exchange_weak_explicit(&c->refs, &refs, refs + 1,
 							  memory_order_relaxed,
 							  memory_order_relaxed))
