@@ -70,8 +70,7 @@ int sr_epoll_poll(struct sr_epoll *set, struct pollfd *fds, nfds_t n,
 	int err = errno, r = 0;
 
 	pthread_testcancel();	/* as in sr_stream_recv() */
-	if (!timeout || timeout->tv_sec || timeout->tv_nsec)
-		sr_links_before_wait();
+	sr_links_before_wait();
 	if (may_spin && sr_spin_pays(&set->spin, limit, false))
 		r = spin_polled(set, fds, n, start);
 	if (!r) {

@@ -33,7 +33,7 @@ bool sr_ask_again(struct sr_ask *ask, const char **reason)
 	return !ask->ops->ask(ask);
 }
 
-_Atomic(void (*)(void)) sr_link_flush;
+__thread void (*volatile sr_link_left)(void) __attribute__((tls_model("initial-exec")));
 
 /* ---- references ---- */
 

@@ -100,15 +100,14 @@ struct sr_link {
 };
 
 struct sr_link *sr_link_get(struct sr_link *link);
-/* What posts records that wait for those of other links; NULL: none do.  any */
-extern _Atomic(void (*)(void)) sr_link_flush;
-/* The calling thread is about to wait, for whatever. */
+/* The kind's function that sends what the calling thread has left in links, and clears
+ * sr_link_left.  NULL: the thread has left nothing. */
+extern __thread void (*volatile sr_link_left)(void) __attribute__((tls_model("initial-exec")));
+/* The calling thread is about to wait for streams, or in an epoll set.  No locks held. */
 static inline void sr_links_before_wait(void)
 {
-	void (*flush)(void) = sr_load(&sr_link_flush);
-
-	if (flush)
-		flush();
+	if (sr_link_left)
+		sr_link_left();
 }
 
 void sr_link_put(struct sr_link *link);	/* any; freed in the loop */

@@ -222,6 +222,7 @@ int sr_sleep(struct sr_stream *st, struct sr_sleep *p, short events)
 
 	if (!sr_sleep_allowed(st, p))
 		return -EAGAIN;
+	sr_links_before_wait();
 	if (events == POLLIN) {
 		if (sleep_spin(st, p->fd, &start))
 			return 0;

@@ -52,7 +52,7 @@ void sr_vlink_fail(struct sr_vlink *l, const char *reason);
 /* ---- carrier.c ---- */
 void sr_vcarrier_get(struct sr_vcarrier *c);	/* any, that has a link of it */
 bool sr_vcarrier_tryget(struct sr_vcarrier *c);	/* any, while it cannot be freed; false: it ends */
-void sr_vcarrier_put(struct sr_vcarrier *c);	/* the last one: loop */
+void sr_vcarrier_put(struct sr_vcarrier *c);	/* any */
 void sr_vcarrier_join(struct sr_vcarrier *c, struct sr_vlink *l); /* loop, locked */
 struct sr_vring *sr_vlink_ring(struct sr_vlink *l, unsigned i);	/* i < SR_V_RINGS */
 void sr_vlink_free(struct sr_link *link);
@@ -186,8 +186,7 @@ void sr_vlook_start(struct sr_vcarrier *c, unsigned how);
 void sr_vpost_due(struct sr_vcarrier *c);	/* posts what may go */
 /* The same, also what waits for records of other links: a thread is about to sleep, or has waited. */
 void sr_vpost_gathered(struct sr_vcarrier *c);
-/* The carrier has records that wait for others, or none any more. */
-void sr_vpost_hold(struct sr_vcarrier *c, bool holds);
+void sr_vpost_end(struct sr_vcarrier *c);	/* its last reference is gone; not locked */
 void sr_vpost_forget(void);	/* in the child of fork */
 /* Called when the link has something new to send: queues the link if it sr_vtx_waits().  And
  * sr_vpost_link() posts what may go. */

@@ -4,8 +4,8 @@
  *
  * A link has a reference to its carrier from sr_vcarrier_join() until it is freed.  So have the
  * carrier's jobs and its posted tasks, and there is one from the carrier's making until its last
- * job has ended.  The last reference is always given back in the loop, which frees the carrier;
- * another thread may take one while it has a link of the carrier.  A carrier that is not shared
+ * job has ended.  The carrier is freed in the loop.  Another thread may take a reference while it has
+ * a link of the carrier, or to send what it has left there (post.c).  A carrier that is not shared
  * is closed (make.c) when its link leaves, one that is shared when it has been idle, or when another
  * one needs its memory (tick.c).
  *
@@ -45,16 +45,28 @@ bool sr_vcarrier_tryget(struct sr_vcarrier *c)
 	return false;
 }
 
+static void carrier_free(struct sr_task *task)
+{
+	struct sr_vcarrier *c = SR_OF(struct sr_vcarrier, unreferenced, task);
+
+	sr_vpost_end(c);
+	sr_vcq_free(c);
+	sr_vshare_free(c);
+	sr_vring_free(&c->ctl);
+	free(c);
+}
+
 void sr_vcarrier_put(struct sr_vcarrier *c)
 {
 	/* Pairs with itself: the last one sees what all others did with the carrier. */
 	if (atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) > 1)
 		return;
-	sr_vpost_hold(c, false);
-	sr_vcq_free(c);
-	sr_vshare_free(c);
-	sr_vring_free(&c->ctl);
-	free(c);
+	if (sr_loop_here()) {
+		carrier_free(&c->unreferenced);
+	} else {
+		c->unreferenced.fn = carrier_free;
+		sr_loop_post(&c->unreferenced);
+	}
 }
 
 void sr_vcarrier_join(struct sr_vcarrier *c, struct sr_vlink *l)

@@ -28,7 +28,6 @@
 enum {
 	WR_BATCH = 8,		/* posted with one doorbell */
 	SIGNAL = SR_V_SQ / 4,	/* requests: as many may have no completion of their own */
-	FLUSHES = 8,		/* carriers whose records a thread posts before it waits */
 	PATH_MS = 100,		/* an acknowledgement needs microseconds; 1 s: it is lost */
 };
 
@@ -165,9 +164,9 @@ static void flush_if_full(struct sr_vcarrier *c, struct batch *b)
  *
  * The wait ends when that packet completes; so packets have completions if several links share the
  * carrier, and nothing waits if none is to come.  Whoever polls next finds it.  A thread that is
- * about to wait posts what waits, on all carriers (sr_link_flush), and so does the service thread,
- * which sr_vpost_due() asks to look, if the program has left it (tick.c).
- * tests/model/gather.pml has this.
+ * about to wait posts what it has left (sr_link_left), and so does the service thread, which
+ * sr_vpost_due() asks to look, if the program has not done so (tick.c).  tests/model/gather.pml has
+ * this.
  *
  * A packet that was full goes without waiting for the one before it, and so does what the service
  * thread has to say, for which a peer waits. */
@@ -294,28 +293,39 @@ static void post_packets(struct sr_vcarrier *c)
 
 /* ---- carriers with records that wait for others ---- */
 
-/* A thread that is about to wait posts all records that wait for others, because it may sleep for links
- * that it has armed before it sent these.  held_lock is a leaf. */
+/* A thread that is about to wait posts the records that wait on carriers to which it was the last
+ * to give some, because it may sleep for links that it has armed before.  held_lock is a leaf. */
 static struct sr_mutex held_lock = SR_MUTEX(SR_RANK_LEAF);
 static struct sr_vcarrier *held;
 
-void sr_vpost_hold(struct sr_vcarrier *c, bool holds)
+static void held_drop(struct sr_vcarrier *c)
 {
-	if (holds == c->out.holds)
+	struct sr_vcarrier **at = &held;
+
+	while (*at && *at != c)
+		at = &(*at)->out.held_next;
+	if (*at)
+		*at = c->out.held_next;
+}
+
+/* The carrier has records that wait, or none any more. */
+static void note_held(struct sr_vcarrier *c, bool holds)
+{
+	const pthread_t me = pthread_self();
+
+	if (holds && !sr_loop_here())
+		sr_link_left = flush_held;
+	if (holds == c->out.holds && (!holds || c->out.holder == me))
 		return;
-	c->out.holds = holds;
 	sr_lock(&held_lock);
-	if (holds) {
+	if (holds && !c->out.holds) {
 		c->out.held_next = held;
 		held = c;
-	} else {
-		struct sr_vcarrier **at = &held;
-
-		while (*at != c)
-			at = &(*at)->out.held_next;
-		*at = c->out.held_next;
+	} else if (!holds) {
+		held_drop(c);
 	}
-	sr_store(&sr_link_flush, held ? flush_held : NULL);
+	c->out.holds = holds;
+	c->out.holder = me;
 	sr_unlock(&held_lock);
 }
 
@@ -343,8 +353,9 @@ void sr_vpost_due(struct sr_vcarrier *c)
 		}
 	}
 	note_state(c, waits);
+	c->out.full &= waits;
 	waits = waits && is_gathering(c);
-	sr_vpost_hold(c, waits);
+	note_held(c, waits);
 	if (waits) {
 		c->look.gathered = true;
 		sr_vlook_start(c, SR_LOOK | SR_LOOK_SOON | SR_LOOK_SENDS);
@@ -358,15 +369,16 @@ void sr_vpost_gathered(struct sr_vcarrier *c)
 	c->out.hurries = false;
 }
 
-/* One of them, with a reference.  NULL: there is none, or it is just being freed. */
-static struct sr_vcarrier *held_get(void)
+/* A carrier to which the thread was the last to give records that wait, with a reference; NULL:
+ * none. */
+static struct sr_vcarrier *held_get(pthread_t thread)
 {
 	struct sr_vcarrier *c;
 
 	sr_lock(&held_lock);
 	c = held;
-	if (c && !sr_vcarrier_tryget(c))
-		c = NULL;
+	while (c && !(c->out.holder == thread && sr_vcarrier_tryget(c)))
+		c = c->out.held_next;
 	sr_unlock(&held_lock);
 	return c;
 }
@@ -376,22 +388,28 @@ static void flush_held(void)
 	struct sr_vcarrier *c;
 	int err = errno;
 
-	for (int i = 0; i < FLUSHES && (c = held_get()); i++) {
+	sr_enter();	/* a handler must not leave with the reference */
+	sr_link_left = NULL;
+	while ((c = held_get(pthread_self()))) {
 		sr_vcarrier_lock(c);
 		sr_vpost_gathered(c);
 		sr_vcarrier_unlock(c);
-		sr_enter();
 		sr_vcarrier_put(c);
-		sr_leave();
 	}
+	sr_leave();
 	errno = err;
+}
+
+void sr_vpost_end(struct sr_vcarrier *c)
+{
+	note_held(c, false);
 }
 
 void sr_vpost_forget(void)
 {
 	sr_mutex_init(&held_lock, SR_RANK_LEAF);
 	held = NULL;
-	sr_store(&sr_link_flush, NULL);
+	sr_link_left = NULL;
 }
 
 /* ---- the queue of links ---- */

@@ -285,12 +285,11 @@ static bool note_looks(struct sr_vlook *k, unsigned used)
 }
 
 /* Notes what the program has done since the last tick, and returns whether it sees to the carrier
- * itself, as far as can be told without the lock: it has looked, and it has left nothing, which
- * means that a packet has gone out since anything waits.  Such a tick would only take the lock and the
- * processor from the program.
- * A program that computes leaves something at most ticks at which it has looked, so that what it
- * leaves waits for two ticks of 0.2 ms.  One that has sent at STEADY ticks and left nothing gets
- * ticks of 2 ms. */
+ * itself, as far as can be told without the lock: it has looked, and it has left nothing, which means
+ * that nothing waits, or a packet has gone out meanwhile.  Such a tick would only take the lock and
+ * the processor from the program.
+ * What a program leaves when it computes goes after two ticks of 0.2 ms.  A program that has sent
+ * before each of STEADY ticks and left nothing gets ticks of 2 ms. */
 static bool note_program(struct sr_vcarrier *c)
 {
 	struct sr_vlook *k = &c->look;

@@ -147,8 +147,9 @@ struct sr_vout {
 	uint64_t arrived;	/* those up to this one have completed */
 	uint64_t write_packet;	/* the last one behind a WRITE */
 	_Atomic uint64_t state;	/* twice `packets', and SR_V_OUT_WAITS; changed locked */
-	bool holds;		/* it is among those with records that wait for others */
-	struct sr_vcarrier *held_next;	/* post.c's lock */
+	bool holds;		/* records wait for others, */
+	pthread_t holder;	/* the last of them by this thread; under post.c's held_lock, too */
+	struct sr_vcarrier *held_next;	/* held_lock */
 	bool full;		/* so was the last packet: there is more */
 	bool hurries;		/* records do not wait for others (post.c, sr_vpost_gathers()) */
 	uint32_t sq_posted, sq_done;
@@ -246,6 +247,7 @@ struct sr_vshare {
 
 struct sr_vcarrier {
 	atomic_uint refs;		/* carrier.c */
+	struct sr_task unreferenced;	/* the last one given back outside the loop */
 	struct sr_vcm cm;
 	struct rdma_cm_id *id;		/* loop; NULL once closed */
 	struct sr_vdev *dev;		/* loop, until closed */
