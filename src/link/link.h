@@ -106,8 +106,10 @@ extern __thread void (*volatile sr_link_left)(void) __attribute__((tls_model("in
 /* The calling thread is about to wait for streams, or in an epoll set.  No locks held. */
 static inline void sr_links_before_wait(void)
 {
-	if (sr_link_left)
-		sr_link_left();
+	void (*left)(void) = sr_link_left;	/* once: a signal handler may wait, too */
+
+	if (left)
+		left();
 }
 
 void sr_link_put(struct sr_link *link);	/* any; freed in the loop */

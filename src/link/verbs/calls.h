@@ -186,6 +186,7 @@ void sr_vlook_start(struct sr_vcarrier *c, unsigned how);
 void sr_vpost_due(struct sr_vcarrier *c);	/* posts what may go */
 /* The same, also what waits for records of other links: a thread is about to sleep, or has waited. */
 void sr_vpost_gathered(struct sr_vcarrier *c);
+void sr_vpost_left(struct sr_vcarrier *c);	/* the program's thread has given it something */
 void sr_vpost_end(struct sr_vcarrier *c);	/* its last reference is gone; not locked */
 void sr_vpost_forget(void);	/* in the child of fork */
 /* Called when the link has something new to send: queues the link if it sr_vtx_waits().  And

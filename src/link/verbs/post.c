@@ -311,22 +311,27 @@ static void held_drop(struct sr_vcarrier *c)
 /* The carrier has records that wait, or none any more. */
 static void note_held(struct sr_vcarrier *c, bool holds)
 {
-	const pthread_t me = pthread_self();
-
-	if (holds && !sr_loop_here())
-		sr_link_left = flush_held;
-	if (holds == c->out.holds && (!holds || c->out.holder == me))
+	if (holds == c->out.holds)
 		return;
 	sr_lock(&held_lock);
-	if (holds && !c->out.holds) {
+	if (holds) {
 		c->out.held_next = held;
 		held = c;
-	} else if (!holds) {
+	} else {
 		held_drop(c);
 	}
 	c->out.holds = holds;
-	c->out.holder = me;
 	sr_unlock(&held_lock);
+}
+
+void sr_vpost_left(struct sr_vcarrier *c)
+{
+	if (!c->out.holds)
+		return;
+	sr_lock(&held_lock);
+	c->out.holder = pthread_self();
+	sr_unlock(&held_lock);
+	sr_link_left = flush_held;
 }
 
 /* The tick reads it without the lock. */

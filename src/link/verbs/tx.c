@@ -397,6 +397,7 @@ void sr_verbs_tx_commit(struct sr_link *link, size_t n, bool more)
 	sr_vcq_note_use(l->c);	/* a program that only sends takes the completions here */
 	sr_publish(&link->tx_w, sr_load(&link->tx_w) + n); /* the same */
 	sr_vpost_link(l);
+	sr_vpost_left(l->c);
 	if (sr_vtx_waits(l) || sr_vpost_presses(l->c)) {
 		sr_vcq_await_out(l->c);
 		waits = !l->c->cq.watched && sr_vtx_waits(l);

@@ -147,8 +147,8 @@ struct sr_vout {
 	uint64_t arrived;	/* those up to this one have completed */
 	uint64_t write_packet;	/* the last one behind a WRITE */
 	_Atomic uint64_t state;	/* twice `packets', and SR_V_OUT_WAITS; changed locked */
-	bool holds;		/* records wait for others, */
-	pthread_t holder;	/* the last of them by this thread; under post.c's held_lock, too */
+	bool holds;		/* records wait for others; under post.c's held_lock, too */
+	pthread_t holder;	/* the thread that gave the last of them; held_lock */
 	struct sr_vcarrier *held_next;	/* held_lock */
 	bool full;		/* so was the last packet: there is more */
 	bool hurries;		/* records do not wait for others (post.c, sr_vpost_gathers()) */
