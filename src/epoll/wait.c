@@ -475,9 +475,8 @@ int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 			return r;
 		goto slow;
 	}
-	deadline = ms > 0 ? deadline_ms(ms) : 0;
-	if (ms)
-		sr_links_before_wait();
+	if (ms > 0)
+		deadline = deadline_ms(ms);
 	/* pair sleepers: wake_set() in ready.c */
 	begun = add_to_count(&set->sleepers, SR_EPOLL_CALL + 1);
 	if (sr_look(&set->ready)) {

@@ -103,7 +103,7 @@ struct sr_link *sr_link_get(struct sr_link *link);
 /* The kind's function that sends what the calling thread has left in links, and clears
  * sr_link_left.  NULL: the thread has left nothing. */
 extern __thread void (*volatile sr_link_left)(void) __attribute__((tls_model("initial-exec")));
-/* The calling thread is about to wait for streams, or in an epoll set.  No locks held. */
+/* The calling thread is about to wait for streams, or in an epoll set with links.  No locks held. */
 static inline void sr_links_before_wait(void)
 {
 	void (*left)(void) = sr_link_left;	/* once: a signal handler may wait, too */
