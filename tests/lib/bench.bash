@@ -91,3 +91,19 @@ stop_last() {
 	wait "${started[-1]}" 2>/dev/null
 	unset 'started[-1]'
 }
+
+# median: of the numbers on standard input
+median() { sort -g | awk '{ a[NR] = $1 } END { print NR ? a[int((NR + 1) / 2)] : 0 }'; }
+
+# share FILE: of the bytes in the reports there, by links, in percent
+share() {
+	awk '
+		{
+			while (match($0, /"[rt]x_[a-z]*":[0-9]+/)) {
+				split(substr($0, RSTART, RLENGTH), f, ":")
+				n[f[1] ~ /plain/] += f[2]
+				$0 = substr($0, RSTART + RLENGTH)
+			}
+		}
+		END { printf "%.1f", n[0] + n[1] ? 100 * n[0] / (n[0] + n[1]) : 0 }' "$1"
+}
