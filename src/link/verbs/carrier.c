@@ -33,16 +33,22 @@ void sr_vcarrier_get(struct sr_vcarrier *c)
 	sr_count(&c->refs, 1);
 }
 
-bool sr_vcarrier_tryget(struct sr_vcarrier *c)
+/* Takes a reference, and returns true, unless there is none left. */
+static bool tryget(atomic_int *count)
 {
-	unsigned refs = sr_load(&c->refs);
+	int refs = sr_load(count);
 
-	while (refs)
-		if (atomic_compare_exchange_weak_explicit(&c->refs, &refs, refs + 1,
+	while (refs > 0)
+		if (atomic_compare_exchange_weak_explicit(count, &refs, refs + 1,
 							  memory_order_relaxed,
 							  memory_order_relaxed))
 			return true;
 	return false;
+}
+
+bool sr_vcarrier_tryget(struct sr_vcarrier *c)
+{
+	return tryget(&c->refs);
 }
 
 static void carrier_free(struct sr_task *task)
@@ -214,19 +220,6 @@ void sr_vcarrier_break(struct sr_vcarrier *c, const char *reason)
 	sr_vlook_start(c, SR_LOOK_SOON);
 }
 
-/* Takes a reference, and returns true, unless the link is about to be freed. */
-static bool vlink_tryget(struct sr_link *link)
-{
-	int refs = sr_load(&link->refs);
-
-	while (refs > 0)
-		if (atomic_compare_exchange_weak_explicit(&link->refs, &refs, refs + 1,
-							  memory_order_relaxed,
-							  memory_order_relaxed))
-			return true;
-	return false;
-}
-
 void sr_vcarrier_lock(struct sr_vcarrier *c)
 {
 	sr_enter();
@@ -252,7 +245,7 @@ static bool tell_links(struct sr_vcarrier *c)
 		told[n].broken = l->broken;
 		told[n].heard = l->heard;
 		l->heard = 0;
-		n += vlink_tryget(&l->link);
+		n += tryget(&l->link.refs);
 	}
 	more = c->heard;
 	sr_unlock(&c->lock);

@@ -246,7 +246,7 @@ struct sr_vshare {
 };
 
 struct sr_vcarrier {
-	atomic_uint refs;		/* carrier.c */
+	atomic_int refs;		/* carrier.c */
 	struct sr_task unreferenced;	/* the last one given back outside the loop */
 	struct sr_vcm cm;
 	struct rdma_cm_id *id;		/* loop; NULL once closed */
