@@ -264,8 +264,7 @@ static uint64_t held_back(struct end *e)
 	return n;
 }
 
-/* After how long the service thread looks soon.  On a shared carrier it looks every 2 ms already. */
-enum { LOOK_US = 200, LOOK_SHARED_US = 2000 };
+enum { LOOK_US = 200 };	/* after which the service thread looks soon */
 
 /* When the service thread looks; 0: that is not known, because it has just done so. */
 static uint64_t next_look_ns;
@@ -275,14 +274,13 @@ static void look_call(void *arg)
 	struct sr_vcarrier *c = sr_vlink(((struct end *)arg)->link)->c;
 	struct sr_vlook *k = &c->look;
 	uint64_t now = sr_now_ns();
-	bool is_known = !k->busy || sr_load(&c->shared);
 
-	next_look_ns = is_known && k->timer.at_ns > now ? k->timer.at_ns - now : 0;
+	next_look_ns = k->timer.at_ns > now ? k->timer.at_ns - now : 0;
 }
 
 /* Three small writes, and then no call.  The third is held back until the others have
  * completed, and the service thread looks soon. */
-static bool hold_once(struct end *e, unsigned us)
+static bool hold_once(struct end *e)
 {
 	uint64_t ns;
 	int i;
@@ -298,7 +296,7 @@ static bool hold_once(struct end *e, unsigned us)
 	CHECK(!loop_call(look_call, e));
 	ns = next_look_ns;
 	say("the next look is in %u us\n", (unsigned)(ns / 1000));
-	CHECK(ns <= us * UINT64_C(1000));
+	CHECK(ns <= LOOK_US * UINT64_C(1000));
 	fake_pause(false);
 	while (held_back(e))
 		usleep(100);
@@ -312,14 +310,14 @@ static struct end *begin_with_sink(bool shares)
 	return open_end(SINK << 8 | 2);
 }
 
-static int held_case(unsigned us, unsigned b)
+static int held_case(unsigned shares, unsigned b)
 {
 	struct end *e;
 	int i;
 
 	(void)b;
-	e = begin_with_sink(us == LOOK_SHARED_US);
-	for (i = 0; i < 100 && !hold_once(e, us); i++)
+	e = begin_with_sink(shares);
+	for (i = 0; i < 100 && !hold_once(e); i++)
 		;
 	CHECK(i < 100);
 	close_end(e);
@@ -351,8 +349,8 @@ static int sender_case(unsigned shares, unsigned b)
 
 static void test_small(void)
 {
-	run_case(held_case, LOOK_US, 0);
-	run_case(held_case, LOOK_SHARED_US, 0);
+	run_case(held_case, false, 0);
+	run_case(held_case, true, 0);
 	run_case(sender_case, false, 0);
 	run_case(sender_case, true, 0);
 }

@@ -175,10 +175,10 @@ void sr_vcq_note_armed(struct sr_vlink *l, unsigned bits);
  * had.  loop */
 bool sr_vcarriers_spare(const char *reason);
 void sr_vlook_init(struct sr_vcarrier *c);
-enum { SR_LOOK = 1, SR_LOOK_SOON = 2, SR_LOOK_WATCH = 4, SR_LOOK_SENDS = 8 };
+enum { SR_LOOK = 1, SR_LOOK_SOON = 2, SR_LOOK_WATCH = 4, SR_LOOK_UNSEEN = 8 };
 /* The timer looks after the carrier, while something is unfinished or its link is dead and not
- * closed.  how: SR_LOOK; SR_LOOK_SOON: ticks of 0.2 or 2 ms; with SR_LOOK_SENDS, of 0.2 ms, unless the
- * program has needed none for long; SR_LOOK_WATCH: the service thread is to watch the channel.
+ * closed.  how: SR_LOOK; SR_LOOK_SOON: ticks of 0.2 ms, or of 2 ms if the program has needed none
+ * for long; SR_LOOK_WATCH: the service thread is to watch the channel.  (SR_LOOK_UNSEEN is tick.c's.)
  * any. */
 void sr_vlook_start(struct sr_vcarrier *c, unsigned how);
 

@@ -363,7 +363,7 @@ void sr_vpost_due(struct sr_vcarrier *c)
 	note_held(c, waits);
 	if (waits) {
 		c->look.gathered = true;
-		sr_vlook_start(c, SR_LOOK | SR_LOOK_SOON | SR_LOOK_SENDS);
+		sr_vlook_start(c, SR_LOOK | SR_LOOK_SOON);
 	}
 }
 

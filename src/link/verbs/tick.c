@@ -4,8 +4,9 @@
  * what is due, asks a peer that owes an answer and says nothing, and gives the carrier up if the
  * peer stays silent.  Each whole look also decides whether the program uses the carrier, or the
  * service thread is to watch the channel (cq.c).  A carrier that is not busy is watched, and has no
- * ticks.  If something waits until the service thread looks, the next tick comes in 0.2 or 2 ms, not
- * in 50 (post_waiting()), and does nothing if the program sees to the carrier (note_program()).  A carrier without a link that is in use is closed, a shared one when it
+ * ticks.  If something waits until the service thread looks, or packets may come that nobody takes, the
+ * next tick comes in 0.2 to 16 ms, not in 50 (post_waiting()), and does nothing if the program sees to
+ * the carrier (note_program()).  A carrier without a link that is in use is closed, a shared one when it
  * has been idle for some time.
  *
  * Locks: the carrier's.  All but sr_vlook_start() runs in the service thread.
@@ -18,8 +19,10 @@
 
 enum {
 	TICK_MS = 50,
-	SOON_US = 200,		/* a tick while bytes are held back */
-	BUSY_SOON_US = 2000,	/* the same while the program looks itself */
+	SOON_US = 200,		/* a tick while something waits for it */
+	STEADY_US = 2000,	/* the same while the program sees to it */
+	UNSEEN_US = 2000,	/* a tick while packets may come that nobody takes */
+	CALM = 3,		/* times that UNSEEN_US doubles while the program takes them */
 	BUSY = 3,		/* looks of the program in a tick: more is use */
 	STEADY = 8,		/* ticks without need: the next one may come later */
 	UNSEEN = 25,		/* so many looks after the last packet that the program did not see */
@@ -268,10 +271,14 @@ static bool carrier_end(struct sr_vcarrier *c, unsigned *ms)
 /* The whole looks of all carriers are due at the same time, so that they wake the thread once. */
 static void vlook_set_timer(struct sr_vlook *k)
 {
-	if (!(sr_load(&k->on) & SR_LOOK_SOON))
-		sr_timer_set(&k->timer, TICK_MS - sr_now_ns() / 1000000 % TICK_MS);
+	unsigned on = sr_load(&k->on);
+
+	if (on & SR_LOOK_SOON)
+		sr_timer_set_us(&k->timer, k->steady > STEADY ? STEADY_US : SOON_US);
+	else if ((on & SR_LOOK_UNSEEN) && k->calm <= CALM)
+		sr_timer_set_us(&k->timer, UNSEEN_US << k->calm);
 	else
-		sr_timer_set_us(&k->timer, k->busy ? BUSY_SOON_US : SOON_US);
+		sr_timer_set(&k->timer, TICK_MS - sr_now_ns() / 1000000 % TICK_MS);
 }
 
 /* Returns whether the program has looked since the last tick, and notes its looks for the next
@@ -289,7 +296,9 @@ static bool note_looks(struct sr_vlook *k, unsigned used)
  * that nothing waits, or a packet has gone out meanwhile.  Such a tick would only take the lock and
  * the processor from the program.
  * What a program leaves when it computes goes after two ticks of 0.2 ms.  A program that has sent
- * before each of STEADY ticks and left nothing gets ticks of 2 ms. */
+ * before each of STEADY ticks and left nothing gets ticks of 2 ms.  Where nothing waits, and only others'
+ * packets may come, the ticks of a program that looks between all of them become 16 ms, because each
+ * takes the processor from a thread that spins. */
 static bool note_program(struct sr_vcarrier *c)
 {
 	struct sr_vlook *k = &c->look;
@@ -302,8 +311,8 @@ static bool note_program(struct sr_vcarrier *c)
 		k->steady = 0;
 	else if (k->looked && !same)
 		k->steady++;
-	k->busy = k->steady > STEADY;
-	return k->looked && !left;
+	k->calm = k->looked && !left ? k->calm + 1 : 0;
+	return k->calm;
 }
 
 /* Takes what has come, and notes whether packets were among it that the program did not see, because
@@ -333,27 +342,30 @@ static bool may_come_unseen(struct sr_vcarrier *c)
 	return sr_load(&c->shared) && (c->look.unseen || !sr_vcq_any_sleeper(c));
 }
 
-/* Posts what waits, which has waited for long enough.  Returns SR_LOOK_SOON, or 0, and with it
- * SR_LOOK_SENDS if records have waited for those of others since the last whole look: then the ticks
- * go on, since to begin with them costs the program a system call.
- * The next tick is to be soon if nobody watches the channel, and either something waits, or links
- * share the carrier and nobody sleeps for it, or packets come that the program does not take. */
+/* Posts what waits, which has waited for long enough.  If nobody watches the channel, the next tick is to
+ * be soon if something waits, or records have waited for those of others since the last whole look:
+ * then the ticks go on, since to begin with them costs the program a system call.  Returns
+ * SR_LOOK_SOON, SR_LOOK_UNSEEN or 0. */
 static unsigned post_waiting(struct sr_vcarrier *c, bool whole)
 {
 	struct sr_vlook *k = &c->look;
-	bool gathered, waits, soon;
+	unsigned next = 0;
+	bool waits;
 
 	sr_vcarrier_lock(c);
 	sr_vpost_gathered(c);
 	waits = sr_vpost_waits(c);
 	if (waits)
 		sr_vcq_await_out(c);
-	gathered = k->gathered;
-	k->gathered = gathered && !whole;
-	soon = c->qp && !c->cq.watched && (waits || gathered || may_come_unseen(c));
-	k->busy = gathered ? k->steady > STEADY : !waits || k->looked;
+	if (waits || k->gathered)
+		next = SR_LOOK_SOON;
+	else if (may_come_unseen(c))
+		next = SR_LOOK_UNSEEN;
+	if (!c->qp || c->cq.watched)
+		next = 0;
+	k->gathered &= !whole;
 	sr_vcarrier_unlock(c);
-	return !soon ? 0 : gathered ? SR_LOOK_SOON | SR_LOOK_SENDS : SR_LOOK_SOON;
+	return next;
 }
 
 static void next_look(struct sr_vcarrier *c, bool again, unsigned soon, unsigned later_ms)
@@ -389,8 +401,7 @@ static void vlook_tick(struct sr_timer *t)
 	sr_vcarrier_get(c);
 	sr_vcarrier_sweep(c);
 	if (c->id && carrier_is_unused(c)) {
-		k->busy = carrier_end(c, &later_ms);
-		soon = k->busy ? SR_LOOK_SOON : 0;
+		soon = carrier_end(c, &later_ms) ? SR_LOOK_UNSEEN : 0;
 		again = soon || (later_ms && !whole);
 	} else {
 		again = !whole || whole_look(c, now, &idles);
@@ -408,8 +419,7 @@ static void vlook_task(struct sr_task *t)
 	unsigned asked = atomic_fetch_and_explicit(&c->look.on, ~(unsigned)SR_LOOK_WATCH,
 						   memory_order_relaxed);
 
-	c->look.busy = false;
-	c->look.steady = 0;
+	c->look.steady = c->look.calm = 0;
 	if ((asked & SR_LOOK_WATCH) && !sr_vcq_watch(c, true))
 		sr_vlook_start(c, SR_LOOK);
 	if (c->id && (asked & (SR_LOOK | SR_LOOK_SOON)))

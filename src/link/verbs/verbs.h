@@ -189,7 +189,7 @@ struct sr_vlook {
 	uint64_t out_state;	/* c->out.state, as the last tick found it */
 	unsigned steady;	/* ticks at which the program had sent, since it left something */
 	bool looked;		/* the program has, since the tick before the last */
-	bool busy;		/* so is the program, with this carrier */
+	unsigned calm;		/* ticks in a row at which the program saw to the carrier itself */
 	bool gathered;		/* records have waited since the last whole look.  locked */
 	unsigned opens;		/* whole looks for which the channel is watched, as a link is being
 				 * opened.  locked */
