@@ -65,6 +65,7 @@ struct sr_link {
 	atomic_int refs;
 	enum sr_role role;
 	enum sr_proof proof;	/* that of policy, unless the kind sets another one */
+	bool greets;		/* an answerer's: it need not wait for the asker's HELLO */
 	uint32_t link_no;
 	const char *name;	/* the kind's, and its device: "shm", "verbs:rxe0" */
 	_Atomic uint32_t qp;	/* the number of its queue pair; 0: it has none, or none yet */

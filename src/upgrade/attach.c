@@ -152,7 +152,7 @@ static void shake_hands(struct sr_stream *st, unsigned ev)
 		return;
 	}
 	if (!sr_link_has_said(sr_stream_att(st), SR_MSG_HELLO) &&
-	    (asker || (ev & SR_LINK_HELLO)) && sr_prove_stock(st))
+	    (asker || sr_stream_att(st)->greets || (ev & SR_LINK_HELLO)) && sr_prove_stock(st))
 		send_hello(st);
 	if (check_hello(st, ev) && asker) {
 		arm_tx(st);

@@ -386,6 +386,7 @@ static bool ask_next(struct sr_stream *st)
 			continue;
 		}
 		ask_fill(st, ask, ops);
+		sr_prove_know(st);
 		sr_publish(&st->hold.first, SR_FIRST_NONE); /* pairs as hold.h says */
 		/* The rendezvous uses the addresses on the wire. */
 		sr_addr_unmap(&ask->src, (struct sockaddr *)&st->rare->local);
@@ -441,7 +442,6 @@ static void ask_done(struct sr_ask *ask, struct sr_link *link, const char *reaso
 	} else if (link) {
 		sr_peer_answered(&st->rare->peer, ask->ops);
 		sr_publish(&st->hold.first, SR_FIRST_TAKEN); /* pairs as hold.h says */
-		sr_prove_know(st);
 		sr_attach_begin(st, link);
 	} else {
 		note_answer(st, why);

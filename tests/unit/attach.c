@@ -156,6 +156,8 @@ static void end(void)
 	close(peer);
 }
 
+static bool greets;	/* the link lets the answerer say HELLO first */
+
 static void attach(const struct sr_link_ops *ops, enum sr_role role)
 {
 	struct sr_link *link = sr_link_new(ops, sizeof(*f), role, ++link_no, st,
@@ -164,6 +166,7 @@ static void attach(const struct sr_link_ops *ops, enum sr_role role)
 	f = (struct fake *)link;
 	CHECK(f);
 	link->proof = ops == &vouched ? SR_PROOF_NONE : SR_PROOF_POLICY;
+	link->greets = greets;
 	sr_link_get(link); /* ours, to look at it when it is dropped */
 	sr_prove_know(st);
 	st->up.state = role == SR_ROLE_ASKER ? SR_ASK_ASKING : SR_ASK_IDLE;
@@ -599,6 +602,25 @@ static void breaks(void)
 	end();
 }
 
+/* Where the link lets it, the answerer says HELLO before it has the asker's.  The proof is the same. */
+static void greets_first(void)
+{
+	stream();
+	greets = true;
+	attach(&to_show, SR_ROLE_ANSWERER);
+	CHECK(sent(SR_MSG_HELLO) && !sent(SR_MSG_SHARE));
+	CHECK(f->hello.tx_have == SAID && f->hello.rx_have == SAID);
+	drop(&f->link, "short");
+	detach("short");
+	meet(SR_ROLE_ANSWERER, 0, 0);
+	show(other.tag[0]);
+	CHECK(shown() && st->up.proven);
+	drop(&f->link, "short");
+	detach("short");
+	greets = false;
+	end();
+}
+
 /* A link over RDMA dies before HELLO.  Then nobody need know Sockrail there, unless the peer has
  * answered before. */
 static void dies_unheard(bool heard)
@@ -629,6 +651,7 @@ int main(void)
 	other.hello.proves = 1;
 	asks();
 	answers();
+	greets_first();
 	forked();
 	by_file = true;
 	asks();

@@ -496,6 +496,7 @@ struct sr_link *sr_vshare_accept(struct sr_vrequest *r, const struct sr_vlink_fo
 		l->number = r->number;
 		sr_vcarrier_join(c, l);
 		sr_link_raise(&l->link, SR_LINK_UP);
+		l->link.greets = true;	/* HELLO goes behind ACCEPT, and both ends have greeted */
 		l->tx.opens = SR_RECORD_ACCEPT;
 		sr_vpost_queue(l);
 		sr_vpost_gathered(c);
