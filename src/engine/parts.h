@@ -160,7 +160,7 @@ struct sr_attach {
 	unsigned asks, breaks;	/* asks since the stream last had a link; links that broke */
 	_Atomic uint64_t next_ask_ns;
 	_Atomic uint64_t asked_ns; /* ns: of the ask; or SR_ANSWERED */
-	_Atomic(const void *) domain; /* what sleeps for the stream, as the ask began */
+	_Atomic(const void *) domain; /* the set that is to wait for it, as the ask began; or NULL */
 	atomic_bool alone;	/* its link is to share nothing: as the ask began */
 	_Atomic(struct sr_link *) att; /* SHAKING, LINKED: the link */
 	uint8_t token[SR_TOKEN_LEN]; /* the token we chose for `att` */

@@ -95,8 +95,9 @@ struct sr_ask {
 	/* The kind calls this each time it has sent the question (SR_FIRST_SENT), and when a
 	 * first answer has come. */
 	void (*told)(struct sr_ask *ask, enum sr_first first);
-	/* What sleeps for the stream: an epoll set or a thread (upgrade.c).  Streams of one domain
-	 * are to share a carrier.  Only compared: what it points to may be gone. */
+	/* The epoll set that is to wait for the stream (upgrade.c).  Streams of one domain are to share
+	 * a carrier.  NULL: it shares one only where there may be no more.  Only compared: what it
+	 * points to may be gone. */
 	const void *domain;
 	bool alone;			/* shares none with any other stream */
 	uint8_t tclass;			/* of the link's packets; 0: none */

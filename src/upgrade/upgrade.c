@@ -105,14 +105,16 @@ static bool claim_ask(struct sr_stream *st)
 }
 
 /* What will sleep for the stream, as far as is known now: the epoll set that it is in, or that the
- * calling thread uses, or else this thread.  A wrong guess costs a wake-up.  In a nested set an
- * arrival on a shared carrier would cost a wake-up and a write each time (verbs/cq.c). */
+ * calling thread uses.  A wrong guess costs a wake-up.  Without a set each stream may have a thread of
+ * its own, whoever opens it; and a thread that waits for one stream at a time has nothing to gather.
+ * In a nested set an arrival on a shared carrier would cost a wake-up and a write each time
+ * (verbs/cq.c). */
 static void note_domain(struct sr_stream *st)
 {
 	bool nested;
 	const struct sr_epoll *set = sr_sets.domain(st, &nested);
 
-	sr_store(&st->up.domain, set ? (const void *)set : (const void *)pthread_self());
+	sr_store(&st->up.domain, (const void *)set);
 	sr_store(&st->up.alone, nested);
 }
 

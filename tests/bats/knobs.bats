@@ -58,7 +58,7 @@ r = c.syscall(ctypes.c_long(425), ctypes.c_long(0), ctypes.c_long(0)); print(r, 
 	run -1 grep -vE "link ${SR_TEST_LINK}[^ ]* is closed$" <<<"$output"
 }
 
-# have_queue_pairs N NAME=VALUE: a client's three streams, which one thread opens
+# have_queue_pairs N NAME=VALUE: a client's three streams, which are in no epoll set
 have_queue_pairs() {
 	local port t=$BATS_TEST_TMPDIR server shown
 	rm -f "$t/go"
@@ -78,10 +78,12 @@ have_queue_pairs() {
 	[ "$(grep -oE '"qp":[0-9]+' <<<"$shown" | sort -u | wc -l)" = "$1" ]
 }
 
-@test "SOCKRAIL_CARRIERS=0, or a rule that says so: each stream has a queue pair of its own" {
+@test "SOCKRAIL_CARRIERS: as many queue pairs at most; with 0, or a rule that says so, one for each stream" {
 	[ "$SR_TEST_LINK" = verbs ] || skip "over RDMA only"
 	need python3
-	have_queue_pairs 1 SOCKRAIL_CARRIERS=8
+	have_queue_pairs 1 SOCKRAIL_CARRIERS=1
+	have_queue_pairs 2 SOCKRAIL_CARRIERS=2
+	have_queue_pairs 3 SOCKRAIL_CARRIERS=8
 	have_queue_pairs 3 SOCKRAIL_CARRIERS=0
 	echo "connect $ADDR carriers=0" >"$BATS_TEST_TMPDIR/rules"
 	have_queue_pairs 3 SOCKRAIL_RULES="$BATS_TEST_TMPDIR/rules"

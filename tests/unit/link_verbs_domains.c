@@ -6,7 +6,8 @@
 #include "verbs_faults.h"
 #include "link/verbs/ask.h"
 
-enum { QUEUE_PAIRS = 2, CROWD = 40 };	/* of a carrier; asks at the same time */
+/* Queue pairs of a carrier; asks at the same time; in open_in(), a stream that is in no set. */
+enum { QUEUE_PAIRS = 2, CROWD = 40, NO_DOMAIN = CROWD };
 
 static char domains[CROWD];
 
@@ -39,7 +40,7 @@ static struct end *open_in(unsigned domain, uint32_t no)
 	struct end *e = ask_prepare(ECHO << 8 | no, listen_port);
 
 	e->ask.alone = asks_alone;
-	e->ask.domain = &domains[domain];
+	e->ask.domain = domain == NO_DOMAIN ? NULL : &domains[domain];
 	CHECK(!loop_call(ask_call, e));
 	CHECK(ask_wait(e));
 	both_ways(e, 3000, no);
@@ -91,6 +92,43 @@ static int limit_case(unsigned most, unsigned b)
 		CHECK(carrier_of(e[4]) == carrier_of(e[3]));
 		CHECK(carrier_of(e[5]) == carrier_of(e[3]));
 	}
+	end_all(e, COUNT(e));
+	return STRUCK;
+}
+
+/* Streams that are in no epoll set have a carrier each, below the limit. */
+static int no_domain_case(unsigned most, unsigned b)
+{
+	struct end *e[4];
+	unsigned i;
+
+	(void)b;
+	begin_shared(most);
+	for (i = 0; i < COUNT(e); i++)
+		e[i] = open_in(NO_DOMAIN, i);
+	CHECK_EQ(fake_queue_pairs(), most * QUEUE_PAIRS);
+	for (i = 0; i < COUNT(e); i++)
+		CHECK_EQ(links_of(carrier_of(e[i])), COUNT(e) / most);
+	end_all(e, COUNT(e));
+	return STRUCK;
+}
+
+/* If there is too little memory for one more carrier, at the asker or, if `theirs', at the answerer,
+ * an ask takes one that there is. */
+static int lacks_case(unsigned theirs, unsigned b)
+{
+	struct end *e[3];
+
+	(void)b;
+	begin_shared(8);
+	e[0] = open_in(0, 0);
+	fake_may_pin(fake_pinned() + (theirs ? fake_pinned() / 2 : 0) + 4096);
+	e[1] = open_in(1, 1);
+	e[2] = open_in(NO_DOMAIN, 2);
+	CHECK(carrier_of(e[1]) == carrier_of(e[0]));
+	CHECK(carrier_of(e[2]) == carrier_of(e[0]));
+	CHECK_EQ(fake_queue_pairs(), QUEUE_PAIRS);
+	fake_may_pin(0);
 	end_all(e, COUNT(e));
 	return STRUCK;
 }
@@ -269,6 +307,10 @@ static void test_limit(void)
 {
 	run_case(limit_case, 1, 0);
 	run_case(limit_case, 2, 0);
+	run_case(no_domain_case, 4, 0);
+	run_case(no_domain_case, 2, 0);
+	run_case(lacks_case, false, 0);
+	run_case(lacks_case, true, 0);
 }
 
 static void test_unused(void)

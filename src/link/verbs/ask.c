@@ -345,6 +345,16 @@ static bool may_move(struct sr_vask *a)
 	       sr_addr_port((struct sockaddr *)&a->ask->dst) < PRIVILEGED;
 }
 
+/* Is there too little, here or at the peer, for a carrier of its own?  Then it takes another one, if
+ * there is any. */
+static bool may_share(struct sr_vask *a, const char *reason)
+{
+	bool first = !a->lacks && sr_vask_shares(a) && sr_vcarriers_lack(reason);
+
+	a->lacks |= first;
+	return first;
+}
+
 /*
  * siw now and then refuses one of many connections, in one way or another (seen:
  * 2 of 64 at once, 1 of 300 in a row): such an asker asks again at its next looks.
@@ -355,7 +365,9 @@ static void no_more(struct sr_vask *a, const char *reason)
 
 	if (silent && a->iwarp && ask_retry(a))
 		return;
-	if (silent && may_move(a)) {
+	if (may_share(a, reason)) {
+		ask_later(a);
+	} else if (silent && may_move(a)) {
 		ask_release(a);
 		a->moved = true;
 		sr_timer_set(&a->timer, 0);

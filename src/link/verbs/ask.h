@@ -18,6 +18,7 @@ struct sr_vask {
 	bool opened;			/* the link is one more on a carrier that there was */
 	bool waits;			/* for another ask, or for a number */
 	unsigned waited;		/* looks */
+	bool lacks;			/* there was too little for a carrier of its own */
 	bool connecting;		/* the request is sent */
 	struct sr_timer timer;
 	unsigned looks, asked_at;	/* the look of the last request */

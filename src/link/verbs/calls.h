@@ -170,9 +170,10 @@ void sr_verbs_rang(struct sr_link *link);
 void sr_vcq_note_armed(struct sr_vlink *l, unsigned bits);
 
 /* ---- tick.c ---- */
-/* If the reason says that there was too little for a carrier, closes the carriers that are kept
- * although no link uses them.  Returns whether any carrier ends now, so that the next one may be
- * had.  loop */
+/* Does the reason say that there was too little for a carrier?  any */
+bool sr_vcarriers_lack(const char *reason);
+/* If so, closes the carriers that are kept although no link uses them.  Returns whether any carrier
+ * ends now, so that the next one may be had.  loop */
 bool sr_vcarriers_spare(const char *reason);
 void sr_vlook_init(struct sr_vcarrier *c);
 enum { SR_LOOK = 1, SR_LOOK_SOON = 2, SR_LOOK_WATCH = 4, SR_LOOK_UNSEEN = 8 };

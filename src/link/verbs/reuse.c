@@ -5,8 +5,8 @@
  * Of the carriers between the same two addresses an ask takes the one of its own domain, or one
  * that has no links at present, and opens a link on it (share.c).  If there is none, the ask goes
  * to the connection manager (ask.c) for one more carrier, and other asks of the same domain wait
- * for the outcome.  If there are as many carriers as SOCKRAIL_CARRIERS allows, the ask takes the
- * one with the fewest links.  An ask that has waited for WAIT_LOOKS or LONG_LOOKS looks goes to the
+ * for the outcome.  If there are as many carriers as SOCKRAIL_CARRIERS allows, or too little memory
+ * for one more, the ask takes the one with the fewest links.  An ask that has waited for WAIT_LOOKS or LONG_LOOKS looks goes to the
  * connection manager itself.
  *
  * All of it runs in the loop.  Locks: the carrier's, for the state of its numbers.
@@ -30,6 +30,12 @@ static bool is_same_place(struct sr_vask *a, struct sr_vask *b)
 	       sr_name_same_way(&a->ask->name, &b->ask->name);
 }
 
+/* Are they to share a carrier?  NULL is no domain. */
+static bool is_same_domain(const void *a, const void *b)
+{
+	return a && a == b;
+}
+
 /* The ask has brought no carrier, so asks of its domain that have waited for it use the connection
  * manager.  Others look whether there are fewer carriers now than the limit. */
 void sr_vreuse_wake(struct sr_vask *a)
@@ -41,7 +47,7 @@ void sr_vreuse_wake(struct sr_vask *a)
 	for (b = sr_vasks; b; b = b->next) {
 		if (!b->waits || !is_same_place(a, b))
 			continue;
-		own = b->ask->domain == a->ask->domain;
+		own = is_same_domain(b->ask->domain, a->ask->domain);
 		if (own)
 			b->waited = LONG_LOOKS;
 		if (own || others++ < RETRIED)
@@ -128,7 +134,7 @@ static void prefer_fewer(struct fewest *f, struct sr_vcarrier *c, unsigned links
 
 static void choice_weigh(struct choice *ch, struct sr_vask *a, struct sr_vcarrier *c)
 {
-	const bool own = c->domain == a->ask->domain;
+	const bool own = is_same_domain(c->domain, a->ask->domain);
 	unsigned links = 0;
 	enum carrier_state state = carrier_state(a, c, &links);
 
@@ -157,7 +163,7 @@ static struct choice choice_find(struct sr_vask *a)
 		/* Its carrier is not made yet. */
 		if (b->id && !b->link && sr_vask_shares(b) && is_same_place(a, b)) {
 			ch.carriers++;
-			ch.own_comes |= a->ask->domain == b->ask->domain;
+			ch.own_comes |= is_same_domain(a->ask->domain, b->ask->domain);
 		}
 	return ch;
 }
@@ -166,7 +172,7 @@ static struct choice choice_find(struct sr_vask *a)
 bool sr_vreuse_or_wait(struct sr_vask *a)
 {
 	struct choice ch = choice_find(a);
-	const bool at_limit = ch.carriers >= a->ask->policy->carriers;
+	const bool at_limit = ch.carriers >= a->ask->policy->carriers || (a->lacks && ch.carriers);
 	struct fewest f = ch.own;
 
 	a->waits = false;
@@ -191,7 +197,7 @@ static unsigned retry_waiting(struct sr_vcarrier *c, unsigned n, bool own)
 	struct sr_vask *a;
 
 	for (a = sr_vasks; a && n < RETRIED; a = a->next)
-		if (a->waits && c->cm_port == sr_vask_port(a) && own == (c->domain == a->ask->domain) &&
+		if (a->waits && c->cm_port == sr_vask_port(a) && own == is_same_domain(c->domain, a->ask->domain) &&
 		    sr_vshare_names(c, &a->ask->name, a->ask->tclass)) {
 			sr_timer_set(&a->timer, 0);
 			n++;

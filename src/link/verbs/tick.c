@@ -225,14 +225,20 @@ static bool carrier_is_unused(struct sr_vcarrier *c)
 	return over;
 }
 
-bool sr_vcarriers_spare(const char *reason)
+bool sr_vcarriers_lack(const char *reason)
 {
 	const enum sr_reason why = sr_reason_find(reason);
+
+	return why == SR_REASON_MEMLOCK || why == SR_REASON_DESCRIPTORS || why == SR_REASON_MEMORY;
+}
+
+bool sr_vcarriers_spare(const char *reason)
+{
 	struct sr_vcarrier *c, *next;
 	struct sr_vdev *dev;
 	bool any = sr_vmake_is_unmaking();
 
-	if (why != SR_REASON_MEMLOCK && why != SR_REASON_DESCRIPTORS && why != SR_REASON_MEMORY)
+	if (!sr_vcarriers_lack(reason))
 		return false;
 	for (dev = sr_vdevs; dev; dev = dev->next)
 		for (c = dev->carriers; c; c = next) {

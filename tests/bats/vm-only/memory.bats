@@ -118,7 +118,7 @@ end_twenty() {
 	[ "$most" = 2 ]
 }
 
-# The client's threads are nine, so that it makes as many as it may.
+# The client's streams are in no epoll set, so it makes as many as it may.
 @test "twenty streams between two processes share up to eight queue pairs, each with a protection domain" {
 	local most server streams qp
 	unset SOCKRAIL_CARRIERS
