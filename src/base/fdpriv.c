@@ -25,15 +25,16 @@
 
 /*
  * Where our descriptors go.  fork(2) takes 1.7 ns for each number up to the greatest that is
- * open: 28 us if there is a descriptor at TOP.  So ours are no higher than they need be.  The
+ * open: 28 us if there is a descriptor at RESERVED.  So ours are no higher than they need be.  The
  * numbers from FIRST / 2 on are divided into blocks, of which each ends at a power of two.  Our
  * descriptors fill the blocks from the lowest on, and each block from its end.  Below LOW they
  * take only the last eighth of a block, because the program may need numbers for select(2);
- * above LOW they take all of it.
+ * above LOW they take all of it.  Those above RESERVED are for servers whose clients have the others.
  */
 #define FIRST 256
 #define LOW 1024
-#define TOP 16384
+#define RESERVED 16384	/* for these the kernel's table has room from the beginning */
+#define TOP 65536
 #define MANY 32	/* this many are closed by one close_range(2) */
 #define BITS 64
 #define CHUNK 48 /* numbers to be looked at with one call */
@@ -90,16 +91,17 @@ static int dup_into(int fd, int first, int end)
 	return -EMFILE;
 }
 
-static int private_limit(void)
+static int private_limit(int most)
 {
 	struct rlimit rl;
 
-	return sr_sys_getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur < TOP ? (int)rl.rlim_cur : TOP;
+	return sr_sys_getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur < (rlim_t)most ?
+		       (int)rl.rlim_cur : most;
 }
 
 static int dup_high(int fd)
 {
-	int last = private_limit(), got;
+	int last = private_limit(TOP), got;
 
 	for (int end = FIRST; end < last; end *= 2) {
 		got = dup_into(fd, end - end / (end > LOW ? 2 : 16), end);
@@ -112,7 +114,7 @@ static int dup_high(int fd)
 void sr_fd_reserve(void)
 {
 	int fd = sr_sys_eventfd(0, EFD_CLOEXEC);
-	int high = fd < 0 ? -1 : dup_into(fd, STDERR_FILENO + 1, private_limit());
+	int high = fd < 0 ? -1 : dup_into(fd, STDERR_FILENO + 1, private_limit(RESERVED));
 
 	if (high >= 0)
 		sr_now_close(high);

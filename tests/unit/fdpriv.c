@@ -104,6 +104,25 @@ static int beside_others(void *arg)
 	return 0;
 }
 
+/* A server has many clients. */
+static int beyond_many(void *arg)
+{
+	enum { CLIENTS = 17000 };
+	const struct rlimit rl = {2 * CLIENTS, 2 * CLIENTS};
+	int fd;
+
+	(void)arg;
+	if (setrlimit(RLIMIT_NOFILE, &rl))
+		return 0;	/* it may not */
+	for (int i = 3; i < CLIENTS; i++)
+		CHECK_EQ(dup2(0, i), i);
+	fd = sr_fd_dup(0);
+	CHECK(fd >= CLIENTS && sr_fd_is_private(fd) && sr_fd_held() == 1);
+	sr_fd_close(fd);
+	CHECK(!sr_fd_held());
+	return 0;
+}
+
 struct seen {
 	char text[256];
 	int stop_at;
@@ -235,6 +254,7 @@ int main(void)
 	struct rlimit rl;
 
 	CHECK(!in_process(beside_others, NULL, 10));
+	CHECK(!in_process(beyond_many, NULL, 10));
 	getrlimit(RLIMIT_NOFILE, &rl);
 	rl.rlim_cur = SOFT;
 	CHECK(setrlimit(RLIMIT_NOFILE, &rl) == 0);
