@@ -303,6 +303,76 @@ static bool hold_once(struct end *e)
 	return ns;
 }
 
+/* While the program takes all packets of a shared carrier, the ticks become rare.  What it leaves is
+ * still seen soon. */
+static int calm_case(unsigned a, unsigned b)
+{
+	enum { RARE_NS = 20000000 };
+	struct end *e;
+
+	(void)a, (void)b;
+	begin_sharing(true);
+	try_listen();
+	e = open_end(SINK << 8 | 2);
+	for (next_look_ns = 0; next_look_ns < RARE_NS || is_watched(e);) {
+		for (int i = 0; i < 100; i++)
+			e->link->ops->poll(e->link);
+		CHECK(!loop_call(look_call, e));
+	}
+	while (!hold_once(e))
+		;
+	close_end(e);
+	end_case();
+	return STRUCK;
+}
+
+static void forget_moves(void *arg)
+{
+	sr_vlink(((struct end *)arg)->link)->seen.moved_ns = 0;
+}
+
+static bool listed;
+
+static void see_listed(void *arg)
+{
+	listed = sr_load(&sr_vlink(((struct end *)arg)->link)->moved);
+}
+
+/* Between two looks of the service thread. */
+static bool is_listed(struct end *e)
+{
+	CHECK(!loop_call(see_listed, e));
+	return listed;
+}
+
+/* Whole looks see only the links that have moved lately. */
+static int rests_case(unsigned a, unsigned b)
+{
+	struct end *e, *f;
+
+	(void)a, (void)b;
+	begin_sharing(true);
+	try_listen();
+	e = open_end(ECHO << 8 | 1);
+	f = open_end(ECHO << 8 | 2);
+	CHECK(sr_vlink(e->link)->c == sr_vlink(f->link)->c);
+	both_ways(e, 3000, 1);
+	CHECK(is_listed(e));
+	while (is_listed(e)) {
+		CHECK(!loop_call(forget_moves, e));	/* as if it had been long ago */
+		both_ways(f, 100, 2);
+	}
+	both_ways(f, 100, 3);
+	CHECK(is_listed(f) && !is_listed(e));
+	both_ways(e, 3000, 4);
+	CHECK(is_listed(e));
+	close_end(e);
+	both_ways(f, 3000, 5);
+	close_end(f);
+	end_case();
+	return STRUCK;
+}
+
 static struct end *begin_with_sink(bool shares)
 {
 	begin_sharing(shares);
@@ -345,6 +415,12 @@ static int sender_case(unsigned shares, unsigned b)
 	close_end(e);
 	end_case();
 	return STRUCK;
+}
+
+static void test_ticks(void)
+{
+	run_case(calm_case, 0, 0);
+	run_case(rests_case, 0, 0);
 }
 
 static void test_small(void)
@@ -631,6 +707,7 @@ static const struct test tests[] = {
 	{"slow", test_slow, false},
 	{"outlived", test_outlived, false},
 	{"dispatched", test_dispatched, false},
+	{"ticks", test_ticks, false},
 	{"small", test_small, false},
 	{"turns", test_turns, false},
 	{"unwatched", test_unwatched, false},

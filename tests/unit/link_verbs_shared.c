@@ -62,8 +62,9 @@ static int two_case(unsigned a, unsigned b)
 	(void)a, (void)b;
 	begin_shared();
 	e = open_end(ECHO << 8 | 1);
+	CHECK(!last_end->link->greets);
 	f = open_end(ECHO << 8 | 2);
-	CHECK(carrier_of(e) == carrier_of(f));
+	CHECK(carrier_of(e) == carrier_of(f) && last_end->link->greets);
 	CHECK_EQ(fake_queue_pairs(), QUEUE_PAIRS);
 	CHECK(!pthread_create(&t, NULL, run_both_ways, e));
 	both_ways(f, 2 << 20, 6);

@@ -182,6 +182,10 @@ enum { SR_LOOK = 1, SR_LOOK_SOON = 2, SR_LOOK_WATCH = 4, SR_LOOK_UNSEEN = 8 };
  * for long; SR_LOOK_WATCH: the service thread is to watch the channel.  (SR_LOOK_UNSEEN is tick.c's.)
  * any. */
 void sr_vlook_start(struct sr_vcarrier *c, unsigned how);
+/* The same, after the caller has moved the link: the whole looks see it until it rests. */
+void sr_vlook_link(struct sr_vlink *l, unsigned how);
+/* The link is about to be freed.  loop */
+void sr_vlook_leave(struct sr_vlink *l);
 
 /* ---- post.c: locked ---- */
 void sr_vpost_due(struct sr_vcarrier *c);	/* posts what may go */

@@ -124,6 +124,7 @@ static void link_leave(struct sr_vlink *l)
 	if (sr_vshare_link(c, l->number) == l)	/* the carrier has ended before */
 		c->share.number[l->number - 1].link = NULL;
 	sr_unlock(&c->lock);
+	sr_vlook_leave(l);
 	for (unsigned i = 0; i < SR_V_RINGS; i++)
 		sr_vring_free(sr_vlink_ring(l, i));
 	free(l);
@@ -157,7 +158,7 @@ void sr_vlink_free(struct sr_link *link)
 	l->lingers = link_is_used(l);
 	c->lingering += l->lingers;
 	if (l->lingers)
-		sr_vlook_start(c, SR_LOOK);
+		sr_vlook_link(l, SR_LOOK);
 	else
 		link_leave(l);
 }

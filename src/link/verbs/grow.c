@@ -324,7 +324,7 @@ static void vgrow_follow(struct sr_vlink *l)
 	l->tx.swap = true;
 	sr_vpost_queue(l);
 	sr_unlock(&l->c->lock);
-	sr_vlook_start(l->c, SR_LOOK_SOON);	/* for the completion of what is in flight */
+	sr_vlook_link(l, SR_LOOK_SOON);	/* for the completion of what is in flight */
 }
 
 static void free_old(struct sr_vlink *l)

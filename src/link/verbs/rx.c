@@ -264,5 +264,5 @@ void sr_verbs_rx_free(struct sr_link *link, size_t n)
 	 * looks again under the lock, and the timer later. */
 	if (taken - sr_load(&l->tx.ack_said) >= sr_load(&l->rx.window) / 4)
 		sr_vtx_kick(l);
-	sr_vlook_start(l->c, SR_LOOK);
+	sr_vlook_link(l, SR_LOOK);
 }

@@ -388,7 +388,7 @@ struct sr_vlink *sr_vshare_open(struct sr_vcarrier *c, const struct sr_vlink_for
 		free(l);
 		return NULL;
 	}
-	sr_vlook_start(c, SR_LOOK | SR_LOOK_WATCH);
+	sr_vlook_link(l, SR_LOOK | SR_LOOK_WATCH);
 	return l;
 }
 
@@ -504,7 +504,7 @@ struct sr_link *sr_vshare_accept(struct sr_vrequest *r, const struct sr_vlink_fo
 	sr_vcarrier_unlock(c);
 	if (wanted) {
 		sr_vrequest_free(r);
-		sr_vlook_start(c, SR_LOOK);
+		sr_vlook_link(l, SR_LOOK);
 		return &l->link;
 	}
 	*reason = "peer-dropped";

@@ -6,7 +6,7 @@
  * service thread is to watch the channel (cq.c).  A carrier that is not busy is watched, and has no
  * ticks.  If something waits until the service thread looks, or packets may come that nobody takes, the
  * next tick comes in 0.2 to 16 ms, not in 50 (post_waiting()), and does nothing if the program sees to
- * the carrier (note_program()).  A carrier without a link that is in use is closed, a shared one when it
+ * the carrier (note_program()).  A whole look sees only the links that have moved (sr_vlook_link()).  A carrier without a link that is in use is closed, a shared one when it
  * has been idle for some time.
  *
  * Locks: the carrier's.  All but sr_vlook_start() runs in the service thread.
@@ -34,6 +34,62 @@ enum {
 };
 
 #define TICK_NS (TICK_MS * UINT64_C(1000000))
+#define IDLE_NS (SR_V_IDLE_MS * UINT64_C(1000000))
+
+/* ---- links that have moved ---- */
+
+static void moved_add(struct sr_vlink *l)
+{
+	struct sr_vlook *k = &l->c->look;
+	struct sr_vlink *first = sr_load(&k->moved);
+
+	do
+		l->moved_next = first;
+	while (!sr_replace(&k->moved, &first, l));	/* pairs with moved_take() */
+}
+
+static struct sr_vlink *moved_take(struct sr_vlook *k)
+{
+	return sr_swap(&k->moved, NULL);	/* pairs with moved_add() */
+}
+
+/* pair look: whole_look(), which clears l->moved and then looks at the link */
+static void mark_moved(struct sr_vlink *l)
+{
+	if (!sr_look(&l->moved) &&
+	    !atomic_exchange_explicit(&l->moved, true, memory_order_seq_cst)) {
+		moved_add(l);
+		sr_fence_look();	/* pair look: as sr_vlook_start() says */
+	}
+}
+
+void sr_vlook_leave(struct sr_vlink *l)
+{
+	struct sr_vlink *m = sr_load(&l->moved) ? moved_take(&l->c->look) : NULL, *next;
+
+	for (; m; m = next) {
+		next = m->moved_next;
+		if (m != l)
+			moved_add(m);
+	}
+}
+
+/* The links that have moved, as a list by seen.next.  Those that move from now on are noted again. */
+static struct sr_vlink *moved_list(struct sr_vlook *k)
+{
+	struct sr_vlink *list = NULL, *l, *next;
+
+	for (l = moved_take(k); l; l = next) {
+		next = l->moved_next;
+		l->seen.next = list;
+		list = l;
+		sr_store(&l->moved, false);
+	}
+	sr_fence_look();	/* pair look: mark_moved() */
+	return list;
+}
+
+/* ---- a whole look ---- */
 
 /* Queues a PROBE on any link that may still send.  If all links have sent their last records, none
  * is needed, because the peer has to answer with its own last records.  Returns whether the peer
@@ -143,18 +199,38 @@ static bool note_progress(struct sr_vlink *l, uint64_t now, bool *unanswered)
 	return busy || now - l->seen.moved_ns < TICK_NS;
 }
 
-/* The whole look, each TICK_MS.  Returns whether there is to be another one in the next tick.  Sets
- * *idles if a ring is to be looked at later, when its link has been idle (grow.c). */
+/* Looks at the rings of the links, which are idle, perhaps (grow.c).  Returns whether some are to be looked
+ * at later. */
+static bool look_at_rings(struct sr_vlink *list, uint64_t now)
+{
+	bool later, any = false;
+	struct sr_vlink *l;
+
+	for (l = list; l; l = l->seen.next) {
+		later = !(sr_link_events(&l->link) & SR_LINK_DEAD) &&
+			(now - l->seen.moved_ns < IDLE_NS ||
+			 sr_vgrow_idle(l, now - l->seen.moved_ns));
+		any |= later;
+		if (later || l->seen.again)
+			mark_moved(l);
+	}
+	return any;
+}
+
+/* The whole look, each TICK_MS, at the links that have moved since they last rested.  Returns whether
+ * there is to be another one in the next tick.  Sets *idles if a ring is to be looked at later. */
 static bool whole_look(struct sr_vcarrier *c, uint64_t now, bool *idles)
 {
 	struct sr_vlook *k = &c->look;
 	bool busy = false, in_use, opens, watched, unanswered;
-	struct sr_vlink *l;
+	struct sr_vlink *list = moved_list(k), *l;
 
 	sr_vcarrier_lock(c);
 	unanswered = !sr_packets_may_send(&c->out.credit, true) && sr_vpost_waits(c);
-	for (l = c->links; l; l = l->next)
-		busy |= note_progress(l, now, &unanswered);
+	for (l = list; l; l = l->seen.next) {
+		l->seen.again = note_progress(l, now, &unanswered);
+		busy |= l->seen.again;
+	}
 	vlook_probe(c, unanswered);
 	sr_vpost_gathered(c);
 	in_use = sr_load(&c->cq.used) - k->used > BUSY;
@@ -162,9 +238,7 @@ static bool whole_look(struct sr_vcarrier *c, uint64_t now, bool *idles)
 	k->opens -= !!k->opens;
 	opens = k->opens;
 	sr_vcarrier_unlock(c);
-	for (l = c->links; l; l = l->next)
-		if (!(sr_link_events(&l->link) & SR_LINK_DEAD))
-			*idles |= sr_vgrow_idle(l, now - l->seen.moved_ns);
+	*idles = look_at_rings(list, now);
 	watched = sr_vcq_watch(c, !in_use || opens);
 	return busy || unanswered || in_use || !watched || sr_load(&k->on);
 }
@@ -303,22 +377,25 @@ static bool note_looks(struct sr_vlook *k, unsigned used)
  * the processor from the program.
  * What a program leaves when it computes goes after two ticks of 0.2 ms.  A program that has sent
  * before each of STEADY ticks and left nothing gets ticks of 2 ms.  Where nothing waits, and only others'
- * packets may come, the ticks of a program that looks between all of them become 16 ms, because each
- * takes the processor from a thread that spins. */
+ * packets may come, the ticks of a program that looks between all of them double to 16 ms, and then come
+ * with the whole looks, because each takes the processor from a thread that spins; until one finds
+ * packets that the program has not taken. */
 static bool note_program(struct sr_vcarrier *c)
 {
 	struct sr_vlook *k = &c->look;
 	uint64_t state = sr_load(&c->out.state);
-	bool same = state == k->out_state, left = same && (state & SR_V_OUT_WAITS);
+	bool same = state == k->out_state, left = same && (state & SR_V_OUT_WAITS), sees;
 
 	k->out_state = state;
 	k->looked = note_looks(k, sr_load(&c->cq.used));
+	sees = k->looked && !left;
 	if (left)
 		k->steady = 0;
 	else if (k->looked && !same)
 		k->steady++;
-	k->calm = k->looked && !left ? k->calm + 1 : 0;
-	return k->calm;
+	if ((sr_load(&k->on) & (SR_LOOK_SOON | SR_LOOK_UNSEEN)) == SR_LOOK_UNSEEN)
+		k->calm = sees ? k->calm + 1 : 0;
+	return sees;
 }
 
 /* Takes what has come, and notes whether packets were among it that the program did not see, because
@@ -334,6 +411,8 @@ static void look_for_unseen(struct sr_vcarrier *c)
 	taken = sr_packets_taken(&c->out.credit);
 	sr_vcq_reap(c);
 	found = sr_packets_taken(&c->out.credit) != taken;
+	if (found)
+		k->calm = 0;
 	if (found && (!k->looked || !k->unseen))
 		k->unseen = k->looked ? 1 : UNSEEN;
 	else if (k->unseen)
@@ -363,6 +442,8 @@ static unsigned post_waiting(struct sr_vcarrier *c, bool whole)
 	waits = sr_vpost_waits(c);
 	if (waits)
 		sr_vcq_await_out(c);
+	if (waits && !k->gathered && k->looked)
+		k->steady = STEADY + 1;	/* the program looks again, and nothing may go */
 	if (waits || k->gathered)
 		next = SR_LOOK_SOON;
 	else if (may_come_unseen(c))
@@ -407,6 +488,7 @@ static void vlook_tick(struct sr_timer *t)
 	sr_vcarrier_get(c);
 	sr_vcarrier_sweep(c);
 	if (c->id && carrier_is_unused(c)) {
+		k->calm = 0;
 		soon = carrier_end(c, &later_ms) ? SR_LOOK_UNSEEN : 0;
 		again = soon || (later_ms && !whole);
 	} else {
@@ -449,6 +531,12 @@ void sr_vlook_start(struct sr_vcarrier *c, unsigned how)
 	sr_vcarrier_get(c);
 	if (!sr_loop_post(&k->task))
 		sr_vcarrier_put(c);	/* it is posted, and has a reference */
+}
+
+void sr_vlook_link(struct sr_vlink *l, unsigned how)
+{
+	mark_moved(l);
+	sr_vlook_start(l->c, how);
 }
 
 /* Called when the carrier is made, before other threads may post the task. */

@@ -339,7 +339,7 @@ int sr_verbs_ctl(struct sr_link *link, struct sr_msg *msg)
 		err = sr_vtx_queue(l, msg);
 	sr_vpost_gathered(l->c);
 	sr_vcarrier_unlock(l->c);
-	sr_vlook_start(l->c, SR_LOOK);	/* the peer may owe an answer */
+	sr_vlook_link(l, SR_LOOK);	/* the peer may owe an answer */
 	return err;
 }
 
@@ -381,7 +381,7 @@ unlock:
 		sr_vlink_hear(l, SR_NOTIFY_WORK);
 	sr_vcarrier_unlock(l->c);
 	if (begins)
-		sr_vlook_start(l->c, SR_LOOK);	/* it goes when it is idle */
+		sr_vlook_link(l, SR_LOOK);	/* it goes when it is idle */
 	return room;
 }
 
@@ -404,7 +404,7 @@ void sr_verbs_tx_commit(struct sr_link *link, size_t n, bool more)
 	}
 	sr_vcarrier_unlock(l->c);
 	/* The peer owes an answer. */
-	sr_vlook_start(l->c, waits ? SR_LOOK | SR_LOOK_SOON : SR_LOOK);
+	sr_vlook_link(l, waits ? SR_LOOK | SR_LOOK_SOON : SR_LOOK);
 }
 
 size_t sr_verbs_tx_retained(struct sr_link *link, uint64_t from, struct iovec v[2])

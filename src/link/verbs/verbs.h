@@ -195,6 +195,7 @@ struct sr_vlook {
 				 * opened.  locked */
 	uint32_t packets;
 	atomic_uint on;		/* SR_LOOK: the timer is set, or about to be.  any */
+	_Atomic(struct sr_vlink *) moved; /* the links that the next whole look sees.  any */
 	struct sr_task task;
 	struct sr_timer timer;
 };
@@ -253,6 +254,7 @@ struct sr_vcarrier {
 	struct sr_vdev *dev;		/* loop, until closed */
 	uint16_t cm_port;		/* the asker's: of the answerer.  loop */
 	const void *domain;		/* the asker's: of its links; at the limit, of some.  loop */
+	uint64_t lacks_until_ns;	/* until then it is shared, as there is too little for more.  loop */
 	struct ibv_pd *pd;		/* this carrier's alone (make.c); NULL once closed */
 	struct sr_vcarrier *next, **pprev; /* loop */
 	bool iwarp;
@@ -318,6 +320,8 @@ struct sr_vrx {
 struct sr_vseen {
 	uint64_t taken, sum, moved_ns;
 	unsigned owed_ticks;		/* whole looks, in which the peer owed its last record */
+	struct sr_vlink *next;		/* that the present whole look sees */
+	bool again;			/* the next one is to see the link, too */
 };
 
 struct sr_vlink {
@@ -352,6 +356,8 @@ struct sr_vlink {
 	struct sr_vtx tx;
 	struct sr_vrx rx;
 	struct sr_vseen seen;
+	atomic_bool moved;		/* it is in c->look.moved */
+	struct sr_vlink *moved_next;	/* there */
 };
 
 /* An asker's request that is not answered. */

@@ -25,7 +25,7 @@ static void vlink_dies(struct sr_vlink *l)
 	sr_link_raise(&l->link, SR_LINK_DEAD);
 	sr_debug("verbs: link %x given up: %s", l->link.link_no,
 		 sr_load(&l->link.reason));
-	sr_vlook_start(l->c, SR_LOOK_SOON);
+	sr_vlook_link(l, SR_LOOK_SOON);
 	l->link.notify(&l->link, SR_NOTIFY_CTL);
 }
 
