@@ -15,6 +15,8 @@
  *   ACKSW                    ->
  *                            <-   mark on TCP
  *
+ * (On a link that greets the answerer's HELLO comes first.)
+ *
  * No end writes a mark before the other has proven that it knows the history, or the
  * kernel has said that the link's ends are the stream's (vouched), and the
  * answerer sends no SWITCH before it has seen the asker's mark (sockrail-protocol(7),

@@ -11,6 +11,7 @@
  *   SHARE, PROOF             ->   checks the asker's tag
  *   checks the answerer's    <-   PROOF
  *
+ * (On a link that greets the answerer's HELLO comes first, and its SHARE behind the asker's HELLO.)
  * A share says nothing of the history.  A tag tells the end that receives it whether the
  * history that it has put into its own share is right: that is one guess.  The asker can be
  * anybody, so it shows its tag first, and both ends count what may have been a guess.

@@ -404,11 +404,11 @@ static void in_order(const struct fault *f)
 }
 
 /* An asker's stream has its link on the carrier of its set; if it is in no set, of the set in which
- * the thread last waited; and before the thread has waited in any, of the thread.  In a set that is in
- * another one it has a carrier of its own. */
+ * the thread last waited; and before the thread has waited in any, on its own.  In a set that is in
+ * another one it has a carrier of its own, too. */
 static void domains(const struct fault *f)
 {
-	enum { THREAD, FIRST, SECOND, WAITED, BOTH, NESTED, ALL };
+	enum { NO_SET, NONE_EITHER, FIRST, SECOND, WAITED, BOTH, NESTED, ALL };
 	struct sr_vcarrier *c[ALL];
 	struct sockaddr_in a;
 	int set[2], outer = sr_epoll_create1(EPOLL_CLOEXEC);
@@ -434,10 +434,12 @@ static void domains(const struct fault *f)
 		talk_until(&pairs[i], linked);
 		c[i] = carrier_of(&pairs[i], ASKER);
 	}
-	CHECK(c[THREAD] != c[FIRST] && c[FIRST] != c[SECOND] && c[SECOND] != c[THREAD]);
+	CHECK(c[NO_SET] != c[NONE_EITHER] && c[FIRST] != c[SECOND]);
+	CHECK(c[NO_SET] != c[FIRST] && c[NO_SET] != c[SECOND]);
+	CHECK(c[NONE_EITHER] != c[FIRST] && c[NONE_EITHER] != c[SECOND]);
 	CHECK(c[WAITED] == c[SECOND] && c[BOTH] == c[FIRST]);
 	CHECK(!sr_load(&c[NESTED]->shared));
-	CHECK_EQ(fake_queue_pairs(), 4 * QUEUE_PAIRS);
+	CHECK_EQ(fake_queue_pairs(), 5 * QUEUE_PAIRS);
 	for (unsigned i = 0; i < ALL; i++)
 		close_pair(&pairs[i]);
 	sr_close(outer);

@@ -2,7 +2,7 @@
 /*
  * failover.c - the fabric fails under streams whose calls are blocked.  The whole engine
  * runs on the device of fake_verbs.c, and the streams are TCP connections of this process
- * to itself, on shared carriers and with a queue pair for each.  Whatever fails: each blocked
+ * to itself, on one carrier and with a queue pair for each.  Whatever fails: each blocked
  * call returns, by TCP, no byte is lost, and once the fabric is back the streams are on links
  * again.  The times are printed, not checked: a call that does not return hangs.
  */
@@ -203,6 +203,7 @@ int main(int argc, char **argv)
 {
 	const size_t n = sizeof(faults) / sizeof(faults[0]);
 
+	sr_conf.policy.carriers = 1;
 	run_faults(argc, argv, faults, n);
 	printf("a queue pair for each stream:\n");
 	sr_conf.policy.carriers = 0;

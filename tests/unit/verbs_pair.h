@@ -363,6 +363,8 @@ static void ask_call(void *arg)
 	}
 }
 
+static const char one_domain;	/* the links' streams are in the same epoll set */
+
 static struct end *ask_prepare(uint32_t no, int port)
 {
 	struct end *e = new_end(no);
@@ -379,6 +381,7 @@ static struct end *ask_prepare(uint32_t no, int port)
 	a->done = asked;
 	a->told = end_told;
 	a->holds = ask_holds;
+	a->domain = &one_domain;
 	return e;
 }
 

@@ -227,15 +227,29 @@ static bool ask_retry(struct sr_vask *a)
 	return true;
 }
 
+/* If there is too little for one more carrier, takes one that there is, at once.  Returns whether
+ * there is any. */
+static bool share_instead(struct sr_vask *a, const char *reason)
+{
+	if (a->lacks || !sr_vask_shares(a) || !sr_vcarriers_lack(reason) || !sr_vreuse_lacks(a))
+		return false;
+	a->lacks = true;
+	ask_release(a);
+	sr_timer_set(&a->timer, 0);
+	return true;
+}
+
 static void ask_made(struct sr_vcarrier *c, const char *reason)
 {
 	struct sr_vask *a = c->make.maker;
 
 	if (!reason)
 		reason = send_request(a);
-	if (reason && sr_vcarriers_spare(reason))
+	if (!reason || share_instead(a, reason))
+		return;
+	if (sr_vcarriers_spare(reason))
 		ask_later(a);
-	else if (reason)
+	else
 		no_more(a, reason);
 }
 
@@ -345,16 +359,6 @@ static bool may_move(struct sr_vask *a)
 	       sr_addr_port((struct sockaddr *)&a->ask->dst) < PRIVILEGED;
 }
 
-/* Is there too little, here or at the peer, for a carrier of its own?  Then it takes another one, if
- * there is any. */
-static bool may_share(struct sr_vask *a, const char *reason)
-{
-	bool first = !a->lacks && sr_vask_shares(a) && sr_vcarriers_lack(reason);
-
-	a->lacks |= first;
-	return first;
-}
-
 /*
  * siw now and then refuses one of many connections, in one way or another (seen:
  * 2 of 64 at once, 1 of 300 in a row): such an asker asks again at its next looks.
@@ -365,9 +369,9 @@ static void no_more(struct sr_vask *a, const char *reason)
 
 	if (silent && a->iwarp && ask_retry(a))
 		return;
-	if (may_share(a, reason)) {
-		ask_later(a);
-	} else if (silent && may_move(a)) {
+	if (share_instead(a, reason))
+		return;
+	if (silent && may_move(a)) {
 		ask_release(a);
 		a->moved = true;
 		sr_timer_set(&a->timer, 0);

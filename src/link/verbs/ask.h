@@ -18,7 +18,7 @@ struct sr_vask {
 	bool opened;			/* the link is one more on a carrier that there was */
 	bool waits;			/* for another ask, or for a number */
 	unsigned waited;		/* looks */
-	bool lacks;			/* there was too little for a carrier of its own */
+	bool lacks;			/* there was too little for one more carrier */
 	bool connecting;		/* the request is sent */
 	struct sr_timer timer;
 	unsigned looks, asked_at;	/* the look of the last request */
@@ -53,6 +53,9 @@ void sr_vask_fail(struct sr_vask *a, const char *reason);
 /* ---- reuse.c ---- */
 /* Opens a link on a carrier, or waits for one.  False: neither. */
 bool sr_vreuse_or_wait(struct sr_vask *a);
+/* There is too little, here or at the peer, for one more carrier to the ask's place.  Returns whether
+ * there is one that it may share: then it is to ask again, and so do others that wait. */
+bool sr_vreuse_lacks(struct sr_vask *a);
 /* The link that a has opened on a carrier is not wanted any more: its last record goes, if it has a
  * number. */
 void sr_vreuse_leave(struct sr_vask *a);

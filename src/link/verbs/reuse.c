@@ -20,6 +20,7 @@
 enum {
 	WAIT_LOOKS = 8,		/* as long as the peer has not answered: 200 ms */
 	LONG_LOOKS = 40,	/* afterwards, for a carrier or a number of it: 1 s */
+	LACKS_MS = 1000,	/* for which no further carrier is tried if there was too little for one */
 	RETRIED = 8,		/* asks that try again when a number is free */
 };
 
@@ -123,6 +124,7 @@ struct choice {
 	unsigned carriers;		/* all that are not full */
 	bool own_comes;			/* one of the ask's domain is being made */
 	bool answered;			/* by the peer: it has accepted a carrier */
+	bool lacks;			/* there has been too little for one more, lately */
 	bool single;			/* the peer takes one link a carrier */
 };
 
@@ -142,6 +144,7 @@ static void choice_weigh(struct choice *ch, struct sr_vask *a, struct sr_vcarrie
 	ch->own_comes |= own && (state == IS_ASKED || state == IS_NEW);
 	ch->answered |= state == IS_NEW || state == OPENS || state == IS_FULL;
 	ch->single |= state == SHARES_NOT;
+	ch->lacks |= state != NO_USE && sr_now_ns() < c->lacks_until_ns;
 	if (state != OPENS)
 		return;
 	prefer_fewer(&ch->any, c, links);
@@ -172,7 +175,7 @@ static struct choice choice_find(struct sr_vask *a)
 bool sr_vreuse_or_wait(struct sr_vask *a)
 {
 	struct choice ch = choice_find(a);
-	const bool at_limit = ch.carriers >= a->ask->policy->carriers || (a->lacks && ch.carriers);
+	const bool at_limit = ch.carriers >= a->ask->policy->carriers || ch.lacks;
 	struct fewest f = ch.own;
 
 	a->waits = false;
@@ -181,13 +184,27 @@ bool sr_vreuse_or_wait(struct sr_vask *a)
 	if (!f.c && (!ch.any.links || (at_limit && !ch.own_comes)))
 		f = ch.any;
 	if (f.c && open_on_carrier(a, f.c)) {
-		if (!f.links)
+		if (!f.links || !f.c->domain)
 			f.c->domain = a->ask->domain;
 		return true;
 	}
 	if (f.c || ch.own_comes || at_limit)
 		a->waits = a->waited < (ch.answered ? LONG_LOOKS : WAIT_LOOKS);
 	return a->waits;
+}
+
+bool sr_vreuse_lacks(struct sr_vask *a)
+{
+	struct sr_vcarrier *c = choice_find(a).any.c;
+	struct sr_vask *b;
+
+	if (!c)
+		return false;
+	c->lacks_until_ns = sr_now_ns() + LACKS_MS * UINT64_C(1000000);
+	for (b = sr_vasks; b; b = b->next)
+		if (b->waits && is_same_place(a, b))
+			sr_timer_set(&b->timer, 0);
+	return true;
 }
 
 /* Asks that wait look again, those of the carrier's domain or all others.  n have done so before,
