@@ -113,6 +113,22 @@ static int no_domain_case(unsigned most, unsigned b)
 	return STRUCK;
 }
 
+/* Beyond the limit a set keeps to the carrier that it shares with a stream of no set. */
+static int adopts_case(unsigned a, unsigned b)
+{
+	struct end *e[5];
+
+	(void)a, (void)b;
+	begin_shared(2);
+	e[0] = open_in(NO_DOMAIN, 0);
+	e[1] = open_in(NO_DOMAIN, 1);
+	for (unsigned i = 2; i < COUNT(e); i++)
+		e[i] = open_in(1, i);
+	CHECK(carrier_of(e[3]) == carrier_of(e[2]) && carrier_of(e[4]) == carrier_of(e[2]));
+	end_all(e, COUNT(e));
+	return STRUCK;
+}
+
 /* If there is too little memory for one more carrier, at the asker or, if `theirs', at the answerer,
  * an ask takes one that there is. */
 static int lacks_case(unsigned theirs, unsigned b)
@@ -310,6 +326,7 @@ static void test_limit(void)
 	run_case(limit_case, 2, 0);
 	run_case(no_domain_case, 4, 0);
 	run_case(no_domain_case, 2, 0);
+	run_case(adopts_case, 0, 0);
 	run_case(lacks_case, false, 0);
 	run_case(lacks_case, true, 0);
 }

@@ -268,6 +268,7 @@ enum { LOOK_US = 200 };	/* after which the service thread looks soon */
 
 /* When the service thread looks; 0: that is not known, because it has just done so. */
 static uint64_t next_look_ns;
+static unsigned calm;		/* as the carrier's timer counts it */
 
 static void look_call(void *arg)
 {
@@ -276,6 +277,7 @@ static void look_call(void *arg)
 	uint64_t now = sr_now_ns();
 
 	next_look_ns = k->timer.at_ns > now ? k->timer.at_ns - now : 0;
+	calm = k->calm;
 }
 
 /* Three small writes, and then no call.  The third is held back until the others have
@@ -303,24 +305,56 @@ static bool hold_once(struct end *e)
 	return ns;
 }
 
-/* While the program takes all packets of a shared carrier, the ticks become rare.  What it leaves is
- * still seen soon. */
-static int calm_case(unsigned a, unsigned b)
+static void become_calm(struct end *e)
 {
 	enum { RARE_NS = 20000000 };
-	struct end *e;
 
-	(void)a, (void)b;
-	begin_sharing(true);
-	try_listen();
-	e = open_end(SINK << 8 | 2);
 	for (next_look_ns = 0; next_look_ns < RARE_NS || is_watched(e);) {
 		for (int i = 0; i < 100; i++)
 			e->link->ops->poll(e->link);
 		CHECK(!loop_call(look_call, e));
 	}
+}
+
+static struct end *begin_calm(uint32_t no)
+{
+	struct end *e;
+
+	begin_sharing(true);
+	try_listen();
+	e = open_end(no);
+	become_calm(e);
+	return e;
+}
+
+/* While the program takes all packets of a shared carrier, the ticks become rare.  What it leaves is
+ * still seen soon. */
+static int calm_case(unsigned a, unsigned b)
+{
+	struct end *e = begin_calm(SINK << 8 | 2);
+
+	(void)a, (void)b;
 	while (!hold_once(e))
 		;
+	close_end(e);
+	end_case();
+	return STRUCK;
+}
+
+/* They are rare no more if packets come between its looks, however often it looks. */
+static int bursts_case(unsigned a, unsigned b)
+{
+	struct end *e = begin_calm(ECHO << 8 | 2);
+	int i;
+
+	(void)a, (void)b;
+	for (i = 0; i < 500 && calm; i++) {
+		CHECK(put(e, 1, true) == 1);
+		usleep(15000);
+		CHECK(!loop_call(look_call, e));
+		CHECK(take(e, 1, true) == 1);
+	}
+	CHECK(i < 500);
 	close_end(e);
 	end_case();
 	return STRUCK;
@@ -335,7 +369,12 @@ static bool listed;
 
 static void see_listed(void *arg)
 {
-	listed = sr_load(&sr_vlink(((struct end *)arg)->link)->moved);
+	struct sr_vlink *l = sr_vlink(((struct end *)arg)->link), *m = sr_load(&l->c->look.moved);
+
+	while (m && m != l)
+		m = m->moved_next;
+	listed = m;
+	CHECK_EQ(listed, sr_load(&l->moved));
 }
 
 /* Between two looks of the service thread. */
@@ -365,9 +404,10 @@ static int rests_case(unsigned a, unsigned b)
 	both_ways(f, 100, 3);
 	CHECK(is_listed(f) && !is_listed(e));
 	both_ways(e, 3000, 4);
-	CHECK(is_listed(e));
+	CHECK(is_listed(e) && is_listed(f));
 	close_end(e);
 	both_ways(f, 3000, 5);
+	CHECK(is_listed(f));
 	close_end(f);
 	end_case();
 	return STRUCK;
@@ -420,6 +460,7 @@ static int sender_case(unsigned shares, unsigned b)
 static void test_ticks(void)
 {
 	run_case(calm_case, 0, 0);
+	run_case(bursts_case, 0, 0);
 	run_case(rests_case, 0, 0);
 }
 

@@ -234,6 +234,7 @@ static bool share_instead(struct sr_vask *a, const char *reason)
 	if (a->lacks || !sr_vask_shares(a) || !sr_vcarriers_lack(reason) || !sr_vreuse_lacks(a))
 		return false;
 	a->lacks = true;
+	a->waited = 0;
 	ask_release(a);
 	sr_timer_set(&a->timer, 0);
 	return true;

@@ -177,6 +177,7 @@ int sr_vgrow_use(struct sr_vlink *l, uint64_t offset, uint32_t gen)
 	sr_fence_look();	/* pair grown: sr_verbs_rx_free() */
 	if (sr_load(&l->link.rx_taken) >= offset)
 		sr_vlink_hear(l, SR_NOTIFY_WORK);	/* the old one is empty */
+	sr_vlook_link(l, SR_LOOK);	/* the new one may be large, and idle */
 	return 0;
 }
 
@@ -223,7 +224,7 @@ bool sr_vgrow_idle(struct sr_vlink *l, uint64_t ns)
 		return large || some;
 	if (large)
 		ring_offer(l, l->policy->ring_first);
-	return false;
+	return large && !ring_other(l)->size;	/* there is too little memory */
 }
 
 /* ---- the sender ---- */

@@ -6,8 +6,8 @@
  * that has no links at present, and opens a link on it (share.c).  If there is none, the ask goes
  * to the connection manager (ask.c) for one more carrier, and other asks of the same domain wait
  * for the outcome.  If there are as many carriers as SOCKRAIL_CARRIERS allows, or too little memory
- * for one more, the ask takes the one with the fewest links.  An ask that has waited for WAIT_LOOKS or LONG_LOOKS looks goes to the
- * connection manager itself.
+ * for one more, the ask takes the one with the fewest links.  An ask that has waited for WAIT_LOOKS
+ * or LONG_LOOKS looks goes to the connection manager itself.
  *
  * All of it runs in the loop.  Locks: the carrier's, for the state of its numbers.
  */
@@ -197,13 +197,16 @@ bool sr_vreuse_lacks(struct sr_vask *a)
 {
 	struct sr_vcarrier *c = choice_find(a).any.c;
 	struct sr_vask *b;
+	unsigned n = 0;
 
 	if (!c)
 		return false;
 	c->lacks_until_ns = sr_now_ns() + LACKS_MS * UINT64_C(1000000);
-	for (b = sr_vasks; b; b = b->next)
-		if (b->waits && is_same_place(a, b))
+	for (b = sr_vasks; b && n < RETRIED; b = b->next)
+		if (b->waits && is_same_place(a, b)) {
 			sr_timer_set(&b->timer, 0);
+			n++;
+		}
 	return true;
 }
 

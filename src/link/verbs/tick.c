@@ -6,10 +6,10 @@
  * service thread is to watch the channel (cq.c).  A carrier that is not busy is watched, and has no
  * ticks.  If something waits until the service thread looks, or packets may come that nobody takes, the
  * next tick comes in 0.2 to 16 ms, not in 50 (post_waiting()), and does nothing if the program sees to
- * the carrier (note_program()).  A whole look sees only the links that have moved (sr_vlook_link()).  A carrier without a link that is in use is closed, a shared one when it
- * has been idle for some time.
+ * the carrier (note_program()).  A whole look sees only the links that have moved (sr_vlook_link()).
+ * A carrier without a link that is in use is closed, a shared one when it has been idle for some time.
  *
- * Locks: the carrier's.  All but sr_vlook_start() runs in the service thread.
+ * Locks: the carrier's.  All but sr_vlook_start() and sr_vlook_link() runs in the service thread.
  */
 #include "base/sys.h" /* before any system header */
 #include "link/verbs/verbs.h"
@@ -53,7 +53,7 @@ static struct sr_vlink *moved_take(struct sr_vlook *k)
 	return sr_swap(&k->moved, NULL);	/* pairs with moved_add() */
 }
 
-/* pair look: whole_look(), which clears l->moved and then looks at the link */
+/* pair look: moved_list(), which clears l->moved before the link is looked at */
 static void mark_moved(struct sr_vlink *l)
 {
 	if (!sr_look(&l->moved) &&
@@ -80,10 +80,10 @@ static struct sr_vlink *moved_list(struct sr_vlook *k)
 	struct sr_vlink *list = NULL, *l, *next;
 
 	for (l = moved_take(k); l; l = next) {
-		next = l->moved_next;
+		next = l->moved_next;	/* before another thread may mark l, and change it */
 		l->seen.next = list;
 		list = l;
-		sr_store(&l->moved, false);
+		sr_publish(&l->moved, false);	/* pairs with mark_moved() */
 	}
 	sr_fence_look();	/* pair look: mark_moved() */
 	return list;
@@ -188,7 +188,8 @@ static bool note_progress(struct sr_vlink *l, uint64_t now, bool *unanswered)
 	if (dead) {
 		if (owed && last_is_overdue(l))
 			sr_vcarrier_break(l->c, "timeout");
-		return busy;
+		/* When our own last record has gone, the peer's is owed. */
+		return busy || (sr_load(&l->c->shared) && l->tx.last == SR_V_DROP_DUE);
 	}
 	busy |= owe_unsaid(l, taken);
 	busy |= owe_unheard(l);
@@ -199,8 +200,8 @@ static bool note_progress(struct sr_vlink *l, uint64_t now, bool *unanswered)
 	return busy || now - l->seen.moved_ns < TICK_NS;
 }
 
-/* Looks at the rings of the links, which are idle, perhaps (grow.c).  Returns whether some are to be looked
- * at later. */
+/* Looks at the rings of the links, which are idle, perhaps (grow.c).  Returns whether some are to be
+ * looked at later. */
 static bool look_at_rings(struct sr_vlink *list, uint64_t now)
 {
 	bool later, any = false;
@@ -393,8 +394,10 @@ static bool note_program(struct sr_vcarrier *c)
 		k->steady = 0;
 	else if (k->looked && !same)
 		k->steady++;
-	if ((sr_load(&k->on) & (SR_LOOK_SOON | SR_LOOK_UNSEEN)) == SR_LOOK_UNSEEN)
-		k->calm = sees ? k->calm + 1 : 0;
+	if (!sees)
+		k->calm = 0;
+	else if ((sr_load(&k->on) & (SR_LOOK_SOON | SR_LOOK_UNSEEN)) == SR_LOOK_UNSEEN)
+		k->calm++;
 	return sees;
 }
 
@@ -427,10 +430,10 @@ static bool may_come_unseen(struct sr_vcarrier *c)
 	return sr_load(&c->shared) && (c->look.unseen || !sr_vcq_any_sleeper(c));
 }
 
-/* Posts what waits, which has waited for long enough.  If nobody watches the channel, the next tick is to
- * be soon if something waits, or records have waited for those of others since the last whole look:
- * then the ticks go on, since to begin with them costs the program a system call.  Returns
- * SR_LOOK_SOON, SR_LOOK_UNSEEN or 0. */
+/* Posts what waits, which has waited for long enough.  If nobody watches the channel, the next tick is
+ * to be soon if something waits, or records have waited for those of others since the last whole
+ * look: then the ticks go on, since to begin with them costs the program a system call.  It is to
+ * be rather soon if packets may come that nobody takes.  Returns SR_LOOK_SOON, SR_LOOK_UNSEEN or 0. */
 static unsigned post_waiting(struct sr_vcarrier *c, bool whole)
 {
 	struct sr_vlook *k = &c->look;
@@ -442,14 +445,16 @@ static unsigned post_waiting(struct sr_vcarrier *c, bool whole)
 	waits = sr_vpost_waits(c);
 	if (waits)
 		sr_vcq_await_out(c);
-	if (waits && !k->gathered && k->looked)
-		k->steady = STEADY + 1;	/* the program looks again, and nothing may go */
+	if (waits && !k->gathered && k->looked && !whole)
+		k->steady = STEADY + 1;	/* it has waited for a tick, and the program looks itself */
 	if (waits || k->gathered)
 		next = SR_LOOK_SOON;
 	else if (may_come_unseen(c))
 		next = SR_LOOK_UNSEEN;
 	if (!c->qp || c->cq.watched)
 		next = 0;
+	if (next != SR_LOOK_UNSEEN)
+		k->calm = 0;
 	k->gathered &= !whole;
 	sr_vcarrier_unlock(c);
 	return next;

@@ -357,7 +357,7 @@ struct sr_vlink {
 	struct sr_vrx rx;
 	struct sr_vseen seen;
 	atomic_bool moved;		/* it is in c->look.moved */
-	struct sr_vlink *moved_next;	/* there */
+	struct sr_vlink *moved_next;	/* there; of the thread that has set `moved', and then the loop's */
 };
 
 /* An asker's request that is not answered. */
