@@ -40,7 +40,7 @@ idle() { read -r _ _ _ pinned fds qps _ < <(sed -n '/idle streams/,$p' <<<"$outp
 
 @test "an idle stream has a descriptor, and on the device more only with a queue pair of its own" {
 	[ -x "$SR_BUILD/tests/bench/scenes_fake" ] || skip "built without verbs"
-	run -0 "$streams" --device fake --device tcp --rounds 1 --seconds 0 --streams 10 loop-1
+	SOCKRAIL_CARRIERS=1 run -0 "$streams" --device fake --device tcp --rounds 1 --seconds 0 --streams 10 loop-1
 	echo "$output"
 	idle tcp
 	[ "$fds $qps" = "1.00 0.00" ]
