@@ -220,6 +220,7 @@ void sr_epoll_notified(struct sr_epoll_entry *e, unsigned what, unsigned news); 
 void sr_epoll_stream_retired(struct sr_stream *st);		/* gone.c */
 bool sr_epoll_stream_inherited(struct sr_stream *st);		/* gone.c */
 bool sr_epoll_stream_lent(struct sr_stream *st);		/* entry.c */
+void sr_epoll_note_made(const struct sr_epoll *set);	/* wait.c: by the calling thread */
 const struct sr_epoll *sr_epoll_domain(struct sr_stream *st, bool *nested);	/* wait.c */
 
 /* ---- entry.c ---- */

@@ -129,6 +129,7 @@ void sr_epoll_opened(int fd)
 	set->slot = set->paused = NULL;
 	memset(&set->spin, 0, sizeof(set->spin));
 	set->fds = sr_fdmap_set(&sr_epoll_map, fd, set, &old);
+	sr_epoll_note_made(set);
 out:
 	sr_unlock(&sets_lock);
 }

@@ -50,8 +50,9 @@
 #define SLOW 8			/* calls behind one that was late */
 #define NAP_NS 1000000		/* between two looks at what is another process's */
 
-/* The set that last had events for this thread, or has links: only compared, as it may be gone. */
-static __thread const struct sr_epoll *last_waited __attribute__((tls_model("initial-exec")));
+/* The set that last had events for this thread, or has links; before there was any, the first that the
+ * thread has made.  Only compared, as it may be gone. */
+static __thread const struct sr_epoll *last_used __attribute__((tls_model("initial-exec")));
 
 /* One call of epoll_wait(2). */
 struct wait {
@@ -425,7 +426,7 @@ __attribute__((noinline)) static int wait_slow(struct wait *w, bool due,
 {
 	int n = 0, err = errno;
 
-	last_waited = w->set;
+	last_used = w->set;
 	w->handled = sr_handled.all;
 	if (due)
 		n = wait_due(w, ev, max);
@@ -490,7 +491,7 @@ int sr_epoll_wait_ms(struct sr_epoll *set, int epfd, struct epoll_event *ev, int
 	if (r > 0) {
 		r = sift_tokens(set, epfd, ev, 0, r);
 		sr_cancel_asks = NULL;
-		last_waited = set;
+		last_used = set;
 		lists = !r;
 		if (lists)
 			goto slow;
@@ -502,6 +503,12 @@ slow:
 	return wait_slow(&(struct wait){ .set = set, .epfd = epfd, .mask = mask,
 					 .ms = ms, .deadline = deadline, .lists = lists },
 			 due, ev, max);
+}
+
+void sr_epoll_note_made(const struct sr_epoll *set)
+{
+	if (!last_used)
+		last_used = set;
 }
 
 const struct sr_epoll *sr_epoll_domain(struct sr_stream *st, bool *nested)
@@ -516,5 +523,5 @@ const struct sr_epoll *sr_epoll_domain(struct sr_stream *st, bool *nested)
 		*nested |= sr_epoll_is_nested(set);
 	}
 	sr_unlock(&st->sets.lock);
-	return set ? set : last_waited;
+	return set ? set : last_used;
 }

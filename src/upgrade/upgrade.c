@@ -105,7 +105,7 @@ static bool claim_ask(struct sr_stream *st)
 }
 
 /* What will sleep for the stream, as far as is known now: the epoll set that it is in, or that the
- * calling thread uses.  A wrong guess costs a wake-up.  Without a set each stream may have a thread of
+ * calling thread uses, or has made for that.  A wrong guess costs a wake-up.  Without a set each stream may have a thread of
  * its own, whoever opens it; and a thread that waits for one stream at a time has nothing to gather.
  * In a nested set an arrival on a shared carrier would cost a wake-up and a write each time
  * (verbs/cq.c). */
