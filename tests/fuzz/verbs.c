@@ -338,7 +338,7 @@ static void step(void)
 	case 8: writes(); break;
 	case 9: sr_verbs_work(&l->link); break;
 	case 10: sr_verbs_tx_work(&l->link); break;
-	case 11: sr_vgrow_idle(l, UINT64_MAX); break;
+	case 11: sr_vgrow_idle(l); break;
 	default: completes();
 	}
 }

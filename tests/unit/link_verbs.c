@@ -70,7 +70,7 @@ enum { PACKETS = 48 << 10 };	/* pinned for these; nothing else of a link at firs
 
 static void idle_call(void *arg)
 {
-	sr_vgrow_idle(arg, UINT64_MAX);
+	sr_vgrow_idle(arg);
 }
 
 /* A link has no rings before it has moved bytes, and has none of registered memory before they

@@ -260,8 +260,8 @@ bool sr_vgrow_begin(struct sr_vlink *l);
 /* May the peer have named such a ring? */
 bool sr_vgrow_valid(const struct sr_ring_ref *ring);
 enum { SR_V_IDLE_MS = 30000 };	/* then memory is given back */
-/* It has been idle so long; returns whether there is memory to be given back later.  loop. */
-bool sr_vgrow_idle(struct sr_vlink *l, uint64_t ns);
+/* The link has been idle for so long; returns whether there is memory to be given back later.  loop */
+bool sr_vgrow_idle(struct sr_vlink *l);
 
 /* ---- cm.c ---- */
 enum { SR_V_REASON_LEN = 32 };

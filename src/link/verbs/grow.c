@@ -33,7 +33,6 @@
 #include "base/probe.h"
 
 #define ROOMY ((size_t)256 << 10)
-#define IDLE_NS (SR_V_IDLE_MS * UINT64_C(1000000))
 #define TURNS 3
 #define QUICK_NS 60000000	/* for so many turns */
 #define FULL_PART 8		/* full: less than this part of it is free */
@@ -208,7 +207,7 @@ static void give_back(struct sr_vlink *l)
 		sr_vlink_hear(l, SR_NOTIFY_WORK);
 }
 
-bool sr_vgrow_idle(struct sr_vlink *l, uint64_t ns)
+bool sr_vgrow_idle(struct sr_vlink *l)
 {
 	bool large = size_now(l) > l->policy->ring_first && peer_writes_ring(l) &&
 		     !ring_other(l)->size && !(sr_link_events(&l->link) & SR_LINK_DEAD);
@@ -217,10 +216,9 @@ bool sr_vgrow_idle(struct sr_vlink *l, uint64_t ns)
 
 	sr_vcarrier_lock(l->c);
 	some = has_ordinary(ring_now(l)) || has_ordinary(&l->tx.ring);
-	if (ns >= IDLE_NS)
-		give_back(l);
+	give_back(l);
 	sr_vcarrier_unlock(l->c);
-	if (ns < IDLE_NS || !all_taken)
+	if (!all_taken)
 		return large || some;
 	if (large)
 		ring_offer(l, l->policy->ring_first);

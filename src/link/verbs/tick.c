@@ -200,8 +200,8 @@ static bool note_progress(struct sr_vlink *l, uint64_t now, bool *unanswered)
 	return busy || now - l->seen.moved_ns < TICK_NS;
 }
 
-/* Looks at the rings of the links, which are idle, perhaps (grow.c).  Returns whether some are to be
- * looked at later. */
+/* Looks at the rings of those links that are idle (grow.c).  Returns whether some are to be looked at
+ * later. */
 static bool look_at_rings(struct sr_vlink *list, uint64_t now)
 {
 	bool later, any = false;
@@ -209,8 +209,7 @@ static bool look_at_rings(struct sr_vlink *list, uint64_t now)
 
 	for (l = list; l; l = l->seen.next) {
 		later = !(sr_link_events(&l->link) & SR_LINK_DEAD) &&
-			(now - l->seen.moved_ns < IDLE_NS ||
-			 sr_vgrow_idle(l, now - l->seen.moved_ns));
+			(now - l->seen.moved_ns < IDLE_NS || sr_vgrow_idle(l));
 		any |= later;
 		if (later || l->seen.again)
 			mark_moved(l);
