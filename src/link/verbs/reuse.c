@@ -196,17 +196,11 @@ bool sr_vreuse_or_wait(struct sr_vask *a)
 bool sr_vreuse_lacks(struct sr_vask *a)
 {
 	struct sr_vcarrier *c = choice_find(a).any.c;
-	struct sr_vask *b;
-	unsigned n = 0;
 
 	if (!c)
 		return false;
 	c->lacks_until_ns = sr_now_ns() + LACKS_MS * UINT64_C(1000000);
-	for (b = sr_vasks; b && n < RETRIED; b = b->next)
-		if (b->waits && is_same_place(a, b)) {
-			sr_timer_set(&b->timer, 0);
-			n++;
-		}
+	sr_vreuse_retry(c);
 	return true;
 }
 
@@ -217,7 +211,8 @@ static unsigned retry_waiting(struct sr_vcarrier *c, unsigned n, bool own)
 	struct sr_vask *a;
 
 	for (a = sr_vasks; a && n < RETRIED; a = a->next)
-		if (a->waits && c->cm_port == sr_vask_port(a) && own == is_same_domain(c->domain, a->ask->domain) &&
+		if (a->waits && c->cm_port == sr_vask_port(a) &&
+		    own == is_same_domain(c->domain, a->ask->domain) &&
 		    sr_vshare_names(c, &a->ask->name, a->ask->tclass)) {
 			sr_timer_set(&a->timer, 0);
 			n++;
@@ -225,7 +220,7 @@ static unsigned retry_waiting(struct sr_vcarrier *c, unsigned n, bool own)
 	return n;
 }
 
-/* A number is free, or the carrier has become ready. */
+/* A number is free, or the carrier has become ready, or there is too little for another one. */
 void sr_vreuse_retry(struct sr_vcarrier *c)
 {
 	unsigned n;
