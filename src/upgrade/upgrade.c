@@ -104,9 +104,11 @@ static bool claim_ask(struct sr_stream *st)
 	return true;
 }
 
-/* What will sleep for the stream, as far as is known now: the epoll set that it is in, or that the
- * calling thread uses, or has made for that.  A wrong guess costs a wake-up.  Without a set each stream may have a thread of
- * its own, whoever opens it; and a thread that waits for one stream at a time has nothing to gather.
+/* Which epoll set will wait for the stream, as far as is known now: the one that it is in, or that
+ * the calling thread uses, or has made.  A wrong guess costs a wake-up.
+ * If none is known, any thread may come to read the stream.  To share a carrier would then wake
+ * threads that wait for other streams, and save no packets, because a thread that waits for one
+ * stream has one message at a time to send.
  * In a nested set an arrival on a shared carrier would cost a wake-up and a write each time
  * (verbs/cq.c). */
 static void note_domain(struct sr_stream *st)
